@@ -20,7 +20,7 @@ SIZES = {
     "steps": 4, "validate_every": 2, "checkpoint_every": 2, "log_every": 1, "warmup_steps": 1,
     "end_step": 3, "train_hours": 0.04, "speakers_per_voice": 2, "max_hours": 0.02, "batch_size": 4,
     "pairs_per_batch": 2, "max_references": 4, "sentences": 4, "min_margin": 0.0,
-    "chosen_max_cer": 9.0,
+    "chosen_max_cer": 9.0, "pretraining_steps": 1, "segment_patches": 12,
 }  # fmt: skip
 """Values that replace those of the recipes, wherever a recipe has one of that name."""
 

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import argparse
 import re
+import shutil
 from pathlib import Path
 
 import torch
 from safetensors.torch import save_file
 
+from marstts.bundle import PACKAGED_MODELS
+from marstts.codec.base import SPEAKER_FOLDER
 from marstts.io.config import write_config
 from marstts.speaker.mini import CONFIG_FILE, WEIGHTS_FILE, MiniEncoderConfig
 from marstts.training.speaker.campplus import CamPlusPlus
@@ -52,6 +55,8 @@ def main() -> None:
     options.folder.mkdir(parents=True, exist_ok=True)
     save_file(model.state_dict(), options.folder / WEIGHTS_FILE)
     write_config(config, options.folder / CONFIG_FILE)
+    for name in ("LICENSE", "NOTICE"):
+        shutil.copyfile(PACKAGED_MODELS / "mini" / "codec" / SPEAKER_FOLDER / name, options.folder / name)
 
 
 def ours(name: str) -> str:

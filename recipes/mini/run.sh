@@ -11,7 +11,7 @@
 #
 # Variables: LIMIT trials of the evaluation (all 56); METRICS of the evaluation (default); DEVICE of the codec's training (cpu);
 # WHISPER: folder of a Whisper tiny.en in CTranslate2's format, such as Systran/faster-whisper-tiny.en; CAMPLUS: the published
-# weights of CAM++ (campplus.py), with which step 7 trains the decoder further.
+# weights of CAM++ (campplus.py), by which step 7 tells the decoder who speaks, and trains it further.
 #
 # It does not repeat how the packaged weights came about: codec, identity encoder and MARS6 began with weights of earlier,
 # smaller corpora and former codes.
@@ -30,7 +30,8 @@ fi
 mkdir -p "$work/recipes"
 for config in "$here"/codec*.toml; do
     sed -e "s|\"IDENTITY|\"$work/export/identity|; s|\"CAMPLUS|\"$work/export/campplus|" \
-        -e "s|\"TAKES|\"$work/takes|g; s|\"WHISPER|\"$whisper|" "$config" > "$work/recipes/$(basename "$config")"
+        -e "s|\"TAKES|\"$work/takes|g; s|\"WHISPER|\"$whisper|" \
+        -e "s|\"FORMER|\"$work/codec_adversarial|" "$config" > "$work/recipes/$(basename "$config")"
 done
 train_codec() {  # STAGE OPTIONS
     marstts train codec --config "$work/recipes/$1.toml" --output "$work/$1" --device "${DEVICE:-cpu}" "${@:2}"

@@ -29,7 +29,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from marstts.codec.base import Codec, timbre_encoders
+from marstts.codec.base import SPEAKER_FOLDER, Codec, timbre_encoders
 from marstts.codec.registry import CodecPart, open_codec
 from marstts.errors import CheckpointError, ConfigError, did_you_mean
 from marstts.generation.request import SamplingConfig
@@ -317,13 +317,14 @@ def parts_of(folder: Path) -> tuple[Path | CodecPart, dict[str, Path | EncoderPa
 
 
 def copy_files(source: Path, target: Path) -> None:
-    """Copy the files of a folder, without its sub-folders."""
+    """Copy the files of a folder, and of the one sub-folder that a codec may have: `codec.base.SPEAKER_FOLDER`."""
     if not source.is_dir():
         raise CheckpointError(f"{printable_name(source)}: expected the folder of an exported codec or speaker encoder")
-    target.mkdir()
-    for path in sorted(source.iterdir()):
-        if path.is_file() and path.name != PART_FILE:
-            shutil.copyfile(path, target / path.name)
+    for folder, copy in ((source, target), (source / SPEAKER_FOLDER, target / SPEAKER_FOLDER)):
+        if folder.is_dir():
+            copy.mkdir()
+            for path in sorted(path for path in folder.iterdir() if path.is_file() and path.name != PART_FILE):
+                shutil.copyfile(path, copy / path.name)
 
 
 def check_facts(source: str, facts: Mapping[str, tuple[object, object, str]]) -> None:

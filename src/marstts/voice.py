@@ -148,7 +148,8 @@ class Voice:
             if made_with != needed:
                 raise VoiceError(
                     f"voice {self.name!r} was made with the {part} {made_with!r}, but this model needs {needed!r};"
-                    " clone the reference again with this model"
+                    " clone the recording again with this model:"
+                    " marstts voice create RECORDING --model MODEL --name NAME --output NAME.voice"
                 )
 
     def save(self, path: Path | str) -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import copy
 import functools
+import runpy
+import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,12 +14,18 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from safetensors.torch import save_file
 
 from marstts.audio import Waveform
-from marstts.codec.base import TIMBRE, noise_of, timbre_encoders
+from marstts.bundle import PACKAGED_MODELS, copy_files
+from marstts.codec.base import SPEAKER_FOLDER, TIMBRE, noise_of, timbre_encoders
 from marstts.codec.mini import MiniCodec, MiniCodecConfig, MiniCodecFolder
 from marstts.codec.mini_model import MiniCodecModel, pulse_train, to_hertz
+from marstts.errors import AudioError, CheckpointError, ConfigError
+from marstts.speaker.mini import MiniEncoderConfig, MiniSpeakerEncoder
+from marstts.speaker.mini_model import MiniEncoderModel
 from marstts.training.codec.export import export_codec, load_codec, timbre_encoder_name
+from marstts.training.speaker.export import load_encoder
 
 PLAIN = MiniCodecConfig(
     fft_size=128, hop=32, num_mels=12, strides=(2, 1), codebook_size=24, codebook_width=3, latent_width=10,
@@ -31,19 +40,27 @@ VOICED = PLAIN.model_copy(
         "timbre_mels": 9,
         "recognizer_layers": 2,
         "recognizer_width": 64,
+        "timbre_speaker_size": 5,
     }
 )
+SPEAKER = MiniEncoderConfig(size=5, width=12, blocks=1, sample_rate=16_000, fft_size=256, hop=160, num_mels=20)
 
 
 def random_model(config: MiniCodecConfig) -> MiniCodecModel:
-    """A model whose modulations are not zero, as after some training."""
+    """A model whose modulations, and what the speaker embedding adds, are not zero, as after some training."""
     torch.manual_seed(0)
     model = MiniCodecModel(config).eval()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            if "modulation" in name:
+            if "modulation" in name or "timbre_speaker" in name:
                 parameter.normal_(std=0.3)
     return model
+
+
+def random_speaker(size: int = 5) -> MiniEncoderModel:
+    """A speaker encoder that the timbre embeddings depend on."""
+    torch.manual_seed(1)
+    return MiniEncoderModel(SPEAKER.model_copy(update={"size": size})).eval()
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +71,9 @@ def folder(written_once: Callable[..., Path]) -> Path:
     read_operators = staticmethod(functools.cache(ONNXRegistry.from_torchlib))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ONNXRegistry, "from_torchlib", read_operators)
-        return written_once("timbre-codec", lambda folder: export_codec(random_model(VOICED), "tiny", folder))
+        return written_once(
+            "timbre-codec", lambda folder: export_codec(random_model(VOICED), "tiny", folder, random_speaker())
+        )
 
 
 @pytest.fixture(scope="module")
@@ -129,9 +148,58 @@ def test_exported_codes_equal_the_trained_models(model: MiniCodecModel, codec: M
 def test_exported_timbre_embeddings_equal_the_trained_models(model: MiniCodecModel, codec: MiniCodec) -> None:
     waveform = noise(0.1)
     padded = np.pad(waveform.samples, (0, -len(waveform.samples) % VOICED.hop))
+    speaker = MiniSpeakerEncoder(codec.folder / SPEAKER_FOLDER).embed(waveform)
     with torch.no_grad():
-        wanted = model.timbre_of(torch.from_numpy(padded)[None])[0].numpy()
+        wanted = model.timbre_of(torch.from_numpy(padded)[None], torch.from_numpy(speaker)[None])[0].numpy()
     np.testing.assert_allclose(codec.timbre_embedding(waveform), wanted, atol=1e-3)
+
+
+@pytest.mark.slow
+def test_timbre_embeddings_are_of_the_first_fifteen_seconds(codec: MiniCodec) -> None:
+    long = noise(16)
+    np.testing.assert_array_equal(
+        codec.timbre_embedding(long), codec.timbre_embedding(Waveform(long.samples[: 15 * 24000], 24000))
+    )
+    with pytest.raises(AudioError, match="the recording is empty"):
+        codec.timbre_embedding(Waveform(np.zeros(0, np.float32), 24000))
+
+
+@pytest.mark.slow
+def test_a_codec_whose_speaker_encoder_has_another_size_is_refused_where_a_voice_is_made(
+    folder: Path, tmp_path: Path
+) -> None:
+    other = shutil.copytree(folder, tmp_path / "codec")
+    shutil.rmtree(other / SPEAKER_FOLDER)
+    codec = MiniCodec(other)
+    assert codec.encode(noise(0.1)), "codes need no speaker encoder"
+    with pytest.raises(CheckpointError, match=r"speaker.*config\.json"):
+        codec.timbre_embedding(noise(1))
+    shutil.copytree(PACKAGED_MODELS / "mini" / "style", other / SPEAKER_FOLDER)
+    with pytest.raises(CheckpointError, match="embeddings of length 5"):
+        codec.timbre_embedding(noise(1))
+
+
+@pytest.mark.parametrize("speaker", [None, random_speaker(4)])
+def test_a_codec_is_exported_with_the_speaker_encoder_that_it_depends_on(speaker, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="speaker embedding of length 5"):
+        export_codec(random_model(VOICED), "tiny", tmp_path / "codec", speaker)
+
+
+def test_an_untrained_speaker_embedding_changes_nothing() -> None:
+    torch.manual_seed(0)
+    model, mels = MiniCodecModel(VOICED).eval(), torch.randn(2, 12, 40)
+    with torch.no_grad():
+        torch.testing.assert_close(model.timbre_from(mels, torch.randn(2, 5)), model.timbre_encoder(mels))
+        changed = random_model(VOICED)
+        assert not torch.allclose(changed.timbre_from(mels, torch.ones(2, 5)), changed.timbre_encoder(mels))
+
+
+def test_a_bundle_keeps_the_speaker_encoder_of_its_codec(folder: Path, tmp_path: Path) -> None:
+    copy_files(folder, tmp_path / "codec")
+    (tmp_path / "codec" / SPEAKER_FOLDER / "encoder.onnx").stat()
+    np.testing.assert_array_equal(
+        MiniCodec(tmp_path / "codec").timbre_embedding(noise(1)), MiniCodec(folder).timbre_embedding(noise(1))
+    )
 
 
 @pytest.mark.slow
@@ -164,11 +232,16 @@ def test_the_timbre_encoder_is_a_speaker_encoder_whose_name_changes_with_its_wei
 ) -> None:
     encoder = timbre_encoders(codec)[TIMBRE]
     np.testing.assert_array_equal(encoder.embed(noise(0.1)), codec.timbre_embedding(noise(0.1)))
-    assert encoder.size == 6 and encoder.name == codec.timbre_encoder == timbre_encoder_name(model)
-    trained_on = copy.deepcopy(model)
+    speaker = load_encoder(codec.folder / SPEAKER_FOLDER)
+    assert encoder.size == 6 and encoder.name == codec.timbre_encoder == timbre_encoder_name(model, speaker)
+    for part in ("timbre_encoder.project.bias", "timbre_speaker.linear.bias"):
+        trained_on = copy.deepcopy(model)
+        with torch.no_grad():
+            trained_on.get_parameter(part).add_(0.1)
+        assert timbre_encoder_name(trained_on, speaker) != codec.timbre_encoder
     with torch.no_grad():
-        trained_on.timbre_encoder.project.bias += 0.1
-    assert timbre_encoder_name(trained_on) != codec.timbre_encoder
+        speaker.project.bias += 0.1
+    assert timbre_encoder_name(model, speaker) != codec.timbre_encoder
 
 
 def test_a_codec_folder_names_its_timbre_encoder_or_has_none() -> None:
@@ -176,3 +249,31 @@ def test_a_codec_folder_names_its_timbre_encoder_or_has_none() -> None:
         MiniCodecFolder(name="tiny", model=VOICED)
     with pytest.raises(ValueError, match="timbre_encoder"):
         MiniCodecFolder(name="tiny", timbre_encoder="timbre-1", model=PLAIN)
+    with pytest.raises(ValueError, match="timbre_speaker_size needs a timbre embedding"):
+        MiniCodecConfig(timbre_speaker_size=5)
+
+
+@pytest.mark.slow
+def test_the_recipe_replaces_decoder_and_timbre_and_keeps_codes_name_and_notices(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    speaker = shutil.copytree(folder / SPEAKER_FOLDER, tmp_path / "speaker")
+    (speaker / "NOTICE").write_text("by others\n")
+    state = load_codec(folder).state_dict()
+    weights = {name: value + 0.1 for name, value in state.items() if name.startswith(("decoder.", "timbre_"))}
+    named = {name.replace("timbre_speaker.", "mlp.") if "speaker" in name else f"codec.{name}": weights[name].half()
+             for name in weights}  # fmt: skip
+    script = str(Path(__file__).parents[2] / "recipes" / "mini" / "codec_weights.py")
+    arguments = [script, str(folder), str(tmp_path / "weights.safetensors"), str(speaker), str(tmp_path / "codec")]
+    monkeypatch.setattr(sys, "argv", arguments)
+    save_file({name: value for name, value in named.items() if "pitch" not in name}, arguments[2])
+    with pytest.raises(CheckpointError, match="expected all weights of decoder and timbre alone"):
+        runpy.run_path(script, run_name="__main__")
+    save_file(named, arguments[2])
+    runpy.run_path(script, run_name="__main__")
+    before, after = MiniCodec(folder), MiniCodec(tmp_path / "codec")
+    assert after.spec == before.spec and after.timbre_encoder != before.timbre_encoder
+    assert all(np.array_equal(*pair) for pair in zip(before.encode(noise(1)), after.encode(noise(1)), strict=True))
+    for name, value in load_codec(tmp_path / "codec").state_dict().items():
+        torch.testing.assert_close(value, weights.get(name, state[name]), atol=2e-3, rtol=2e-3)
+    assert (tmp_path / "codec" / SPEAKER_FOLDER / "NOTICE").read_text() == "by others\n"

@@ -15,6 +15,7 @@ from marstts.audio import Waveform
 from marstts.codec.base import TIMBRE, Codes, timbre_encoders
 from marstts.codec.toy import ToyCodec
 from marstts.errors import VoiceError
+from marstts.synthesis.clone import ReferenceWarning
 from marstts.synthesis.clone.voices import adapt_voice
 from marstts.synthesis.synthesizer import Synthesizer
 from marstts.voice import Voice
@@ -116,8 +117,14 @@ def test_a_voice_without_timbre_gets_one_from_the_reference_it_keeps(reference: 
 
 def test_a_timbre_of_another_encoder_is_made_again_or_refused(reference: Waveform):
     before, after = conditioned("gain"), conditioned("louder")
-    assert adapt_voice(after, before.clone(reference)).encoders[TIMBRE] == "louder"
-    with pytest.raises(VoiceError, match="timbre encoder 'gain'"):
+    voice = before.clone(reference, "the words of it")
+    with pytest.warns(ReferenceWarning, match=r"made with the timbre encoder 'gain', .* taken again") as told:
+        adapted = adapt_voice(after, voice)
+    assert len(told) == 1 and adapted.encoders[TIMBRE] == "louder"
+    assert adapted == replace(voice, encoders=adapted.encoders, embeddings=adapted.embeddings), "all else is kept"
+    for role, values in voice.embeddings.items():
+        assert role == TIMBRE or np.array_equal(adapted.embeddings[role], values)
+    with pytest.raises(VoiceError, match=r"timbre encoder 'gain'.* marstts voice create RECORDING"):
         adapt_voice(after, before.clone(reference, keep_reference=False))
 
 

@@ -60,12 +60,13 @@ def codec(
 ) -> None:
     """Train a codec on recordings, one stage at a time; run it again to resume."""
     from marstts.training.codec.config import CodecTrainingConfig
-    from marstts.training.codec.export import export_codec
+    from marstts.training.codec.export import copy_notices, export_codec
     from marstts.training.codec.segments import weighted_manifest
     from marstts.training.codec.task import open_task
     from marstts.training.distributed import lock_run
     from marstts.training.loop import run
     from marstts.training.provenance import file_digests, record_training
+    from marstts.training.speaker.export import load_frozen
 
     if export is not None and not name:
         raise ConfigError("an exported codec needs a --name, which voices and models store")
@@ -81,7 +82,11 @@ def codec(
         typer.echo(f"{len(task.segments.known)} utterances to train on, stage {settings.stage.value}")
         run(task, settings.loop, output)
     if export is not None and name:
-        export_codec(task.model_to_export(output, init_from), name, export)
+        source = None if settings.timbre_speaker is None else Path(settings.timbre_speaker.encoder)
+        speaker = None if source is None else load_frozen(source)
+        export_codec(task.model_to_export(output, init_from), name, export, speaker)
+        if source is not None:
+            copy_notices(source, export)
         pass_on(output, export)
 
 

@@ -19,6 +19,9 @@ from marstts.errors import CheckpointError, VoiceError
 TIMBRE = "timbre"
 """The role of the timbre embedding in a voice. Voices without one are decoded by the unconditioned decoder."""
 
+SPEAKER_FOLDER = "speaker"
+"""The sub-folder of a codec's folder for the speaker encoder that its timbre embeddings depend on, if there is one."""
+
 Codes = tuple[NDArray[np.int64], ...]
 """One (T_level,) array of codes per level, coarse to fine; level l has `patch_layout[l]` codes per patch."""
 

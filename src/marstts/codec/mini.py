@@ -22,12 +22,13 @@ from pydantic import Field, FiniteFloat, model_validator
 from marstts import audio
 from marstts.audio import Waveform, spectral
 from marstts.codec import mini_recognizer
-from marstts.codec.base import MAX_HOP, CodecSpec, Codes, check_codes, check_levels
+from marstts.codec.base import MAX_HOP, SPEAKER_FOLDER, CodecSpec, Codes, check_codes, check_levels
 from marstts.codec.harmonics import interpolate_f0, noise_spectra, phase, pulse_train, spectra_of
-from marstts.errors import CheckpointError, ConfigError
+from marstts.errors import AudioError, CheckpointError, ConfigError
 from marstts.io.config import Config, read_config
 from marstts.io.reading import printable_name
 from marstts.onnx.session import CheckedGraph, Shape
+from marstts.speaker.mini import MiniSpeakerEncoder
 
 MAX_LOG_GAIN = 5.0
 """Bound of the filters' log gain; pulses at 120 Hz and full scale have log-magnitude 3.6 before filtering."""
@@ -46,6 +47,9 @@ CONTEXT_PATCHES = 8
 
 CONFIG_FILE, WEIGHTS_FILE = "config.json", "codec.safetensors"
 """Files of a codec's folder."""
+
+MAX_TIMBRE_SECONDS = 15.0
+"""Timbre embeddings are of this much from the start of a recording."""
 
 MAX_OVERLAP = 64
 """Frames that may hold the same sample."""
@@ -84,6 +88,8 @@ class MiniCodecConfig(Config):
     """ConvNeXt blocks at 46.875 Hz, between a reference's spectra and its timbre embedding."""
     timbre_mels: int = Field(80, ge=1, le=1024)
     """Lowest mel bands of a reference that are encoded (80 of 100 at 24 kHz: up to 6.4 kHz)."""
+    timbre_speaker_size: int = Field(0, ge=0, le=4096)
+    """Length S of the embedding, by a published speaker encoder, that timbre embeddings depend on, too; 0 = none."""
     recognizer_layers: int = Field(0, ge=0, le=64)
     """Layers of the frozen recognizer whose features the encoder reads, too; 0 = spectra alone."""
     recognizer_width: int = Field(384, ge=64, le=2048, multiple_of=64)
@@ -152,6 +158,8 @@ class MiniCodecConfig(Config):
             raise ValueError(f"recognizer_layers: expected 0 or at least {mini_recognizer.LAYER}")
         if self.timbre_width and self.timbre_mels > self.num_mels:
             raise ValueError(f"timbre_mels is {self.timbre_mels}, but there are only {self.num_mels} mel bands")
+        if self.timbre_speaker_size and not self.timbre_width:
+            raise ValueError("timbre_speaker_size needs a timbre embedding: set timbre_width")
         return self
 
 
@@ -206,14 +214,27 @@ class MiniCodec:
         self._pitch = CheckedGraph(folder / "pitch.onnx", {"codes": codes} | timbre, {"pitch": (1, None)}, threads)
         self._timbre_encoder: CheckedGraph | None = None
         if timbre:
-            reference = {"mels": (1, config.timbre_mels, None)}
+            reference: dict[str, Shape] = {"mels": (1, config.timbre_mels, None)}
+            if config.timbre_speaker_size:
+                reference["speaker"] = (1, config.timbre_speaker_size)
             self._timbre_encoder = CheckedGraph(folder / "timbre.onnx", reference, timbre, threads)
+        self._speaker_encoder = cache(self._open_speaker_encoder)
+        """Opened by the first timbre embedding, for speaking does not need it."""
         self._timbre = np.zeros(config.timbre_width, np.float32)
         """(V,), the timbre embedding that conditions the decoder; zeros condition nothing."""
 
     def _open_recognizer(self) -> CheckedGraph:
         mels, features = (1, mini_recognizer.NUM_MELS, None), (1, None, self.config.feature_width)
         return CheckedGraph(self.folder / "recognizer.onnx", {"mels": mels}, {"features": features}, self._threads)
+
+    def _open_speaker_encoder(self) -> MiniSpeakerEncoder:
+        encoder, wanted = MiniSpeakerEncoder(self.folder / SPEAKER_FOLDER), self.config.timbre_speaker_size
+        if encoder.size != wanted:
+            raise CheckpointError(
+                f"{printable_name(self.folder)}: expected a speaker encoder with embeddings of length {wanted} in "
+                f"{SPEAKER_FOLDER}/, but theirs have {encoder.size}; export the codec again"
+            )
+        return encoder
 
     @property
     def timbre_width(self) -> int:
@@ -223,13 +244,20 @@ class MiniCodec:
     def timbre_embedding(self, waveform: Waveform) -> NDArray[np.float32]:
         """The timbre embedding of a recording, (V,) float32 of root mean square 1; resamples if its rate differs.
 
-        ConfigError from a codec without timbre conditioning.
+        What follows the first `MAX_TIMBRE_SECONDS` is not used. ConfigError from a codec without timbre conditioning,
+        AudioError without a sample.
         """
         if self._timbre_encoder is None:
             raise ConfigError(f"{self.spec.name} has no timbre embeddings; use a codec trained with timbre_width > 0")
-        samples = audio.resample(waveform, self.spec.sample_rate).samples
+        first = Waveform(waveform.samples[: int(MAX_TIMBRE_SECONDS * waveform.sample_rate)], waveform.sample_rate)
+        if not len(first.samples):
+            raise AudioError("the recording is empty; a timbre embedding needs a second of speech or more")
+        samples = audio.resample(first, self.spec.sample_rate).samples
         mels = self._log_mel(np.pad(samples, (0, -len(samples) % self.config.hop)))
-        (timbre,) = self._timbre_encoder.run({"mels": mels[None, : self.config.timbre_mels]}, [(1, self.timbre_width)])
+        inputs = {"mels": mels[None, : self.config.timbre_mels]}
+        if self.config.timbre_speaker_size:
+            inputs["speaker"] = self._speaker_encoder().embed(first)[None]
+        (timbre,) = self._timbre_encoder.run(inputs, [(1, self.timbre_width)])
         return np.asarray(timbre[0], dtype=np.float32)
 
     def with_timbre(self, embedding: NDArray[np.float32]) -> MiniCodec:

@@ -2,12 +2,10 @@
 
 Upstream: `codec.mini_model`.  Downstream: `training.codec.export`; `codec.mini` runs the graphs.
 Shapes: T patches · P codes per patch · L latents · F spectral frames · D width · M mel bands · V timbre_width ·
-C recognizer features.
+S timbre_speaker_size · C recognizer features.
 """
 
 from __future__ import annotations
-
-from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -79,15 +77,15 @@ class PitchGraph(nn.Module):
 
 
 class TimbreGraph(nn.Module):
-    """The exported timbre encoder: mels (1, timbre_mels, F) -> timbre (1, V)."""
+    """The exported timbre encoder: mels (1, timbre_mels, F), speaker embedding (1, S) if any -> timbre (1, V)."""
 
     def __init__(self, codec: MiniCodecModel) -> None:
         super().__init__()
         assert codec.timbre_encoder is not None, "a codec without timbre embeddings has no such graph"
-        self.encoder = codec.timbre_encoder
+        self.codec = codec
 
-    def forward(self, mels: Tensor) -> Tensor:
-        return cast(Tensor, self.encoder(mels))
+    def forward(self, mels: Tensor, speaker: Tensor | None = None) -> Tensor:
+        return self.codec.timbre_from(mels, speaker)
 
 
 def latents_of(codec: MiniCodecModel, codes: Tensor) -> Tensor:

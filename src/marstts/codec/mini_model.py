@@ -296,6 +296,9 @@ class MiniCodecModel(nn.Module):
             width = config.timbre_encoder_width
             blocks = Blocks(ConvNeXtBlock(width) for _ in range(config.timbre_encoder_blocks))
             self.timbre_encoder = TimbreNetwork(blocks, config.timbre_mels, width, config.timbre_width)
+        self.timbre_speaker: SpeakerTimbre | None = None
+        if config.timbre_speaker_size:
+            self.timbre_speaker = SpeakerTimbre(config.timbre_speaker_size, config.timbre_width)
         basis = torch.from_numpy(mel_filterbank(config.sample_rate, config.fft_size, config.num_mels))
         self.register_buffer("mel_basis", basis, persistent=False)
         self.register_buffer("window", torch.from_numpy(hann(config.fft_size).copy()), persistent=False)
@@ -312,11 +315,24 @@ class MiniCodecModel(nn.Module):
         spectrum = spectrum if frequency_factors is None else warp_frequencies(spectrum, frequency_factors)
         return torch.log(torch.clamp(self.mel_basis @ spectrum, min=LOG_FLOOR))
 
-    def timbre_of(self, reference: Tensor) -> Tensor | None:
-        """reference (B, N), N a multiple of the hop -> timbre embeddings (B, V); None from a codec without them."""
+    def timbre_of(self, reference: Tensor, speaker: Tensor | None = None) -> Tensor | None:
+        """reference (B, N), N a multiple of the hop -> timbre embeddings (B, V); None from a codec without them.
+
+        `speaker` (B, S): embeddings of the references by the codec's speaker encoder, for a codec with
+        `timbre_speaker_size`.
+        """
         if self.timbre_encoder is None:
             return None
-        return cast(Tensor, self.timbre_encoder(self.log_mel(reference)))
+        return self.timbre_from(self.log_mel(reference), speaker)
+
+    def timbre_from(self, mels: Tensor, speaker: Tensor | None = None) -> Tensor:
+        """log-mel (B, M, F) of references, speaker embeddings (B, S) or None -> timbre embeddings (B, V)."""
+        assert self.timbre_encoder is not None, "a codec without timbre embeddings has no timbre encoder"
+        timbre = cast(Tensor, self.timbre_encoder(mels))
+        if self.timbre_speaker is None:
+            return timbre
+        assert speaker is not None, "this codec's timbre embeddings depend on a speaker embedding"
+        return rms_norm(timbre + self.timbre_speaker(speaker).float())
 
     def encode(
         self, samples: Tensor, frequency_factors: Tensor | None = None, inside: Tensor | None = None
@@ -362,12 +378,23 @@ class MiniCodecModel(nn.Module):
         output = self.synthesize(self.decoder(quantized, timbre), pitch)
         return CodecOutput(output, codes, latents, levels, features, octaves, loss)
 
-    def decode(self, codes: list[Tensor], timbre: Tensor | None = None) -> Tensor:
-        """Codes per level (B, L / stride), timbre (B, V) or None -> samples (B, N), with the predicted pitch."""
+    def decode(self, codes: list[Tensor], timbre: Tensor | None = None, pitch: Tensor | None = None) -> Tensor:
+        """Codes per level (B, L / stride), timbre (B, V) or None -> samples (B, N).
+
+        `pitch` (B, F), in hertz, is predicted where it is 0 or None.
+        """
+        predicted = self.predict_pitch(codes, timbre)
+        pitch = predicted if pitch is None else torch.where(pitch > 0, pitch, predicted)
         with torch.autocast(codes[0].device.type, enabled=False):
             quantized = self.quantizer.decode(codes)
-        octaves = self.decoder.pitch(quantized, timbre).float().detach()
-        return self.synthesize(self.decoder(quantized, timbre), to_hertz(octaves))
+        return self.synthesize(self.decoder(quantized, timbre), pitch)
+
+    @torch.no_grad()
+    def predict_pitch(self, codes: list[Tensor], timbre: Tensor | None = None) -> Tensor:
+        """Codes per level (B, L / stride), timbre (B, V) or None -> pitch (B, F) in hertz."""
+        with torch.autocast(codes[0].device.type, enabled=False):
+            quantized = self.quantizer.decode(codes)
+        return to_hertz(self.decoder.pitch(quantized, timbre).float())
 
     def synthesize(
         self, source_filter: SourceFilter, pitch: Tensor, pulses: Tensor | None = None, noise: Tensor | None = None
@@ -432,14 +459,16 @@ def pulse_train(pitch: Tensor, config: MiniCodecConfig, before: Tensor) -> Tenso
 
 
 # The mini codec's global timbre embedding: what every frame of a recording has in common, in addition to its codes.
-#     reference ─ log-mel, lower bands ─ ConvNeXt at 46.875 Hz ─ attentive statistics ─► timbre embedding
+#     reference ─ log-mel, lower bands ─ ConvNeXt at 46.875 Hz ─ attentive statistics ─┬─► timbre embedding
+#     reference ─ frozen speaker encoder, if any ─ two layers, and a linear map ───────┘
 #     timbre embedding ─► gains and shifts of the channels in each of the decoder's blocks
 # A synthesizer always has the voice's embeddings, so the codes need not encode all of the timbre. The zero vector
 # modulates nothing: a decoder without a timbre embedding is the unconditioned one.
 # Upstream: `codec.mini_model`.  Feature-wise modulation after FiLM (arXiv:1709.07871); one global vector next to the
 # codes as in TiCodec (arXiv:2310.00014); attentive statistics after arXiv:1803.10963. The bands above `timbre_mels`
-# are left out, so that a narrow-band reference does not make narrow-band speech. Shapes: B batch · D width · T
-# positions · V timbre_width.
+# are left out, so that a narrow-band reference does not make narrow-band speech. A speaker encoder distinguishes people
+# far better than embeddings that were learned with the decoder, but it ignores the long-term spectrum, which the timbre
+# encoder hears. Shapes: B batch · D width · T positions · V timbre_width · S timbre_speaker_size.
 
 
 class Modulation(nn.Module):
@@ -488,5 +517,26 @@ class TimbreNetwork(nn.Module):
         bands = mels[:, : self.mels]
         bands = bands - bands.mean(dim=(1, 2), keepdim=True)  # whatever the level of the recording
         pooled = self.norm(self.pool(self.blocks(self.embed(bands))))
-        timbre = self.project(pooled).float()
-        return timbre * torch.rsqrt((timbre**2).mean(dim=1, keepdim=True) + 1e-6)
+        return rms_norm(self.project(pooled).float())
+
+
+class SpeakerTimbre(nn.Module):
+    """What a speaker embedding (B, S) of unit length adds to the timbre embedding, (B, V): nothing at first."""
+
+    def __init__(self, size: int, timbre_width: int) -> None:
+        super().__init__()
+        self.size = size
+        self.linear, self.narrow = nn.Linear(size, timbre_width), nn.Linear(2 * size, timbre_width)
+        self.widen = nn.Linear(size, 2 * size)
+        for layer in (self.linear, self.narrow):
+            nn.init.zeros_(layer.weight)
+            nn.init.zeros_(layer.bias)
+
+    def forward(self, embedding: Tensor) -> Tensor:
+        x = embedding * self.size**0.5  # of about unit variance
+        return cast(Tensor, self.linear(x) + self.narrow(F.gelu(self.widen(x))))
+
+
+def rms_norm(x: Tensor) -> Tensor:
+    """(B, V) -> (B, V) of root mean square 1."""
+    return x * torch.rsqrt((x**2).mean(dim=1, keepdim=True) + 1e-6)

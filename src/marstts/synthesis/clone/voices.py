@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from itertools import islice
@@ -18,7 +19,7 @@ from marstts.codec.base import TIMBRE
 from marstts.errors import VoiceError, did_you_mean
 from marstts.io.config import Config, read_config
 from marstts.io.reading import printable_name
-from marstts.synthesis.clone import clone
+from marstts.synthesis.clone import clone, warn
 from marstts.synthesis.model_session import ModelSession
 from marstts.voice import Voice
 
@@ -115,8 +116,9 @@ def open_voice(session: ModelSession, voice: Voice | Path | str | None) -> Voice
 def adapt_voice(session: ModelSession, voice: Voice) -> Voice:
     """The voice for this model: the same, or cloned again from the reference it keeps.
 
-    Raises VoiceError where it was made for another model and keeps no reference. A voice without a reference may lack
-    the timbre embedding; it is then decoded without one.
+    Where the timbre encoder alone is another one, the timbre embedding alone is made again, with a warning
+    (ReferenceWarning). Raises VoiceError where the voice was made for another model and keeps no reference. A voice
+    without a reference may lack the timbre embedding; it is then decoded without one.
     """
     try:
         session.check_fits(voice)
@@ -126,6 +128,8 @@ def adapt_voice(session: ModelSession, voice: Voice) -> Voice:
     else:
         if not voice.reference or TIMBRE in voice.encoders or TIMBRE not in session.encoders:
             return voice
+    if TIMBRE in voice.encoders and fits_but_for_timbre(session, voice):
+        return with_new_timbre(session, voice)
     return clone(
         io.BytesIO(voice.reference),
         None if voice.prefix is None else voice.reference_transcript or voice.prefix.transcript,
@@ -134,4 +138,36 @@ def adapt_voice(session: ModelSession, voice: Voice) -> Voice:
         model=session.model,
         name=voice.name,
         consent=voice.consent,
+    )
+
+
+def fits_but_for_timbre(session: ModelSession, voice: Voice) -> bool:
+    """Whether all of the voice but the timbre embedding is of this model's codec and encoders."""
+    names = {role: encoder.name for role, encoder in session.encoders.items() if role != TIMBRE}
+    try:
+        voice.check_fits(session.codec.spec.name, names)
+    except VoiceError:
+        return False
+    return TIMBRE in session.encoders
+
+
+def with_new_timbre(session: ModelSession, voice: Voice) -> Voice:
+    """The voice with the timbre embedding of the reference it keeps, by this model's timbre encoder."""
+    encoder = session.encoders[TIMBRE]
+    warn(
+        f"voice {voice.name!r} was made with the timbre encoder {voice.encoders[TIMBRE]!r}, but this model needs "
+        f"{encoder.name!r}: its timbre was taken again from the recording that it keeps; in Python, "
+        "`tts.open_voice(FILE).save(FILE)` keeps the result"
+    )
+    made = clone(
+        io.BytesIO(voice.reference),
+        codec=session.codec,
+        encoders={TIMBRE: encoder},
+        keep_reference=False,
+        min_speech_ratio=0.0,  # the recording was accepted when the voice was made
+    )
+    return replace(
+        voice,
+        embeddings={**voice.embeddings, TIMBRE: made.embeddings[TIMBRE]},
+        encoders={**voice.encoders, TIMBRE: encoder.name},
     )

@@ -15,6 +15,7 @@ from marstts.io.config import Config
 from marstts.io.precision import Precision
 from marstts.training.bounds import LearningRate, PositiveRange, Probability, Weight
 from marstts.training.codec.augmentation import AugmentationConfig
+from marstts.training.codec.envelope import EnvelopeConfig
 from marstts.training.codec.generated_codes import GeneratedCodesConfig
 from marstts.training.codec.losses import F0Config, FeaturePredictionConfig, SpeakerConsistencyConfig
 from marstts.training.codec.recognizer_loss import RecognizerConfig
@@ -50,6 +51,24 @@ class AdversarialConfig(Config):
     """Weight of the adversarial loss of the decoder."""
 
     feature_matching_weight: Weight = 2.0
+
+    generated: bool = False
+    """Decoded takes of `generated_codes` are output, too: half of the fakes, and half of the adversarial loss."""
+
+    pretraining_steps: int = Field(0, ge=0)
+    """First steps of the stage, in which the discriminators alone are trained, all of them in each step."""
+
+    pretraining_learning_rate: LearningRate = 1e-3
+
+
+class TimbreSpeakerConfig(Config):
+    """The frozen speaker encoder that the timbre embeddings depend on, of a codec with `timbre_speaker_size`."""
+
+    encoder: str = Field(min_length=1)
+    """Its folder, such as that of CAM++."""
+
+    whole_ratio: Probability = 0.6
+    """Probability that a reference's embedding is that of its whole recording, as in synthesis, not of the segment."""
 
 
 class FrequencyWarpConfig(Config):
@@ -97,6 +116,12 @@ class CodecTrainingConfig(Config):
 
     generated_codes: GeneratedCodesConfig | None = None
     """Codes of a model's takes that are decoded, too, for the speaker consistency loss; None = recordings alone."""
+
+    envelope: EnvelopeConfig | None = None
+    """The long-term spectrum of decoded takes and their references; None = no such loss."""
+
+    timbre_speaker: TimbreSpeakerConfig | None = None
+    """Needed by a model with `timbre_speaker_size`."""
 
     f0: F0Config = F0Config()
     feature_prediction: FeaturePredictionConfig | None = None

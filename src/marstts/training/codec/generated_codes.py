@@ -28,9 +28,8 @@ from marstts.data.held_out_people import refuse_test_people
 from marstts.data.mined_takes import TAKES_PATTERN, read_takes
 from marstts.errors import AudioError, DataError
 from marstts.io.config import Config
-from marstts.training.bounds import Weight
-
-MAX_RECORDING_SECONDS = 60.0
+from marstts.training.bounds import Probability, Weight
+from marstts.training.codec.recordings import MAX_RECORDING_SECONDS, Recording
 
 
 class GeneratedCodesConfig(Config):
@@ -42,6 +41,18 @@ class GeneratedCodesConfig(Config):
     batch_size: int = Field(4, gt=0, le=2**14)
     weight: Weight = 1.0
     """Weight of the speaker consistency loss of generated codes."""
+
+    swap_ratio: Probability = 0.0
+    """Ratio of takes that are decoded in the voice of another speaker's reference."""
+
+    former: str = ""
+    """Run or folder of the codec whose output the takes are held to, e.g. the one that the stage begins with."""
+
+    spectral_weight: Weight = 0.0
+    """Weight of the spectral distance to the former codec's output, of takes in their own voices."""
+
+    recognizer_weight: Weight = 0.0
+    """Weight of the recognizer loss with the former codec's output, in all voices: it keeps the words."""
 
 
 class GeneratedBatch(NamedTuple):
@@ -56,10 +67,25 @@ class GeneratedBatch(NamedTuple):
     target: Tensor
     """(B, N), another segment where the recording is long enough, for the identity embedding."""
 
+    own_reference: Tensor
+    """(B, N), of the recording that the take was generated for, in whose voice the former codec decodes it."""
+
+    is_own: Tensor
+    """(B,), True where that is the same recording."""
+
+    recordings: tuple[Recording, ...]
+    """B, those of `reference`."""
+
+    own_recordings: tuple[Recording, ...]
+    """B, those of `own_reference`."""
+
+    people: tuple[tuple[Recording, ...], ...]
+    """B, all recordings of the speakers of `reference`."""
+
     def to(self, device: torch.device) -> GeneratedBatch:
         """The same batch on a device."""
-        codes = [level.to(device) for level in self.codes]
-        return GeneratedBatch(codes, self.reference.to(device), self.target.to(device))
+        tensors = {name: getattr(self, name).to(device) for name in ("reference", "target", "own_reference", "is_own")}
+        return self._replace(codes=[level.to(device) for level in self.codes], **tensors)
 
 
 @dataclass(frozen=True)
@@ -87,6 +113,12 @@ class GeneratedCodes:
         counts = Counter(take.speaker for take in self.takes)
         weights = np.array([1 / counts[take.speaker] for take in self.takes])
         self.cumulative_weights = np.cumsum(weights / weights.sum())
+        recordings: dict[str, dict[Recording, None]] = {}  # in the order of the takes, each once
+        for take in self.takes:
+            recordings.setdefault(take.speaker, {})[Recording(take.recording)] = None
+        self.people = {speaker: tuple(found) for speaker, found in recordings.items()}
+        if config.swap_ratio and len(self.people) < 2:
+            raise DataError(f"{', '.join(config.takes)}: swap_ratio needs takes of two speakers or more, not of one")
 
     def read(self, folder: Path) -> list[GeneratedTake]:
         """The takes of a folder that are long enough."""
@@ -115,12 +147,28 @@ class GeneratedCodes:
     def train(self, step: int) -> GeneratedBatch:
         """Segments of a step, every speaker equally often."""
         rng = np.random.default_rng((self.seed, step, 1))
-        positions = rng.uniform(size=self.config.batch_size)
-        indices = np.searchsorted(self.cumulative_weights, positions * self.cumulative_weights[-1], side="right")
-        rows = [self.row(self.takes[int(index)], rng) for index in indices]
+        takes = [self.draw(position) for position in rng.uniform(size=self.config.batch_size)]
+        rows = [self.row(take, rng) for take in takes]
+        voices, references = list(takes), [(reference, target) for _, reference, target in rows]
+        for number, take in enumerate(takes):
+            if self.config.swap_ratio and rng.uniform() < self.config.swap_ratio:
+                while voices[number].speaker == take.speaker:
+                    voices[number] = self.draw(float(rng.uniform()))
+                _, *references[number] = self.row(voices[number], rng)
         codes = [torch.from_numpy(np.stack(level)) for level in zip(*(codes for codes, _, _ in rows), strict=True)]
-        reference, target = (torch.from_numpy(np.stack([row[part] for row in rows])) for part in (1, 2))
-        return GeneratedBatch(codes, reference, target)
+        reference, target = (torch.from_numpy(np.stack(parts)) for parts in zip(*references, strict=True))
+        return GeneratedBatch(
+            codes, reference, target, torch.from_numpy(np.stack([own for _, own, _ in rows])),
+            is_own=torch.tensor([voice is take for voice, take in zip(voices, takes, strict=True)]),
+            recordings=tuple(Recording(voice.recording) for voice in voices),
+            own_recordings=tuple(Recording(take.recording) for take in takes),
+            people=tuple(self.people[voice.speaker] for voice in voices),
+        )  # fmt: skip
+
+    def draw(self, position: float) -> GeneratedTake:
+        """A take for a number from 0 to 1, every speaker equally often."""
+        index = np.searchsorted(self.cumulative_weights, position * self.cumulative_weights[-1], side="right")
+        return self.takes[int(index)]
 
     def row(
         self, take: GeneratedTake, rng: np.random.Generator

@@ -123,9 +123,9 @@ def crops(step: int, length: int, *waveforms: Tensor) -> list[Tensor]:
 
 
 def discriminator_loss(discriminator: nn.Module, output: Tensor, target: Tensor) -> Tensor:
-    """Hinge loss: targets above 1, outputs (detached) below -1."""
+    """Hinge loss: targets above 1, outputs (detached) below -1. There may be more outputs than targets."""
     scores, _ = discriminator(torch.cat([target, output.detach()], dim=0))
-    real, fake = scores.float().chunk(2, dim=0)
+    real, fake = scores.float().split([len(target), len(output)], dim=0)
     return F.relu(1 - real).mean() + F.relu(1 + fake).mean()
 
 
@@ -274,40 +274,79 @@ class SpeakerConsistencyConfig(Config):
 
     weight: Weight = 1.0
 
+    target_recordings: int = Field(0, ge=0, le=2**10)
+    """The target is the mean embedding of at most so many recordings of the person; 0 = that of one segment."""
 
-class SpeakerConsistencyLoss(nn.Module):
-    """One minus the cosine of the identity embeddings of two waveforms; the encoder is not trained."""
+    masked_bands: int = Field(0, ge=0, le=16)
+    """Random stretches of `MASKED_MELS` bands of each output that the encoder does not hear, so that the decoder cannot
+    please it by a few bands."""
+
+
+class SpeakerEmbedding(nn.Module):
+    """A frozen speaker encoder over waveforms of the codec's rate, differentiable."""
 
     window: Tensor
     basis: Tensor
 
-    def __init__(self, config: SpeakerConsistencyConfig, sample_rate: int) -> None:
+    def __init__(self, encoder: str, sample_rate: int) -> None:
+        """ConfigError where the frames of the encoder in this folder do not fit the codec's rate."""
         super().__init__()
-        self.encoder = load_frozen(Path(config.encoder))
+        self.encoder = load_frozen(Path(encoder))
         sizes = self.encoder.config
         self.fft_size, rest = divmod(sizes.fft_size * sample_rate, sizes.sample_rate)
         self.hop, other_rest = divmod(sizes.hop * sample_rate, sizes.sample_rate)
         if rest or other_rest or sample_rate < sizes.sample_rate:
             raise ConfigError(
-                f"{config.encoder}: this encoder reads {sizes.sample_rate} Hz, but the codec has {sample_rate} Hz; "
+                f"{encoder}: this encoder reads {sizes.sample_rate} Hz, but the codec has {sample_rate} Hz; "
                 "expected a codec of at least this rate, whose frames have whole numbers of samples"
             )
         basis = mel_filterbank(sizes.sample_rate, sizes.fft_size, sizes.num_mels)
         self.register_buffer("basis", torch.from_numpy(basis), persistent=False)
         self.register_buffer("window", torch.from_numpy(hann(self.fft_size).copy()), persistent=False)
 
-    def forward(self, output: Tensor, target: Tensor) -> Tensor:
-        """output (B, N), target (B, N) -> the mean over the batch."""
-        with torch.no_grad():
-            wanted = self.embed(target)
-        return 1 - (self.embed(output) * wanted).sum(dim=1).mean()
-
     def embed(self, samples: Tensor) -> Tensor:
-        """samples (B, N) -> embeddings (B, E) of unit length: the bins of the encoder's rate lie where its own do."""
+        """samples (B, N) -> embeddings (B, E) of unit length."""
+        return cast(Tensor, self.encoder(self.log_mel(samples)))
+
+    def log_mel(self, samples: Tensor) -> Tensor:
+        """samples (B, N) -> log-mels (B, M, T): the bins of the encoder's rate lie where its own do."""
         with torch.autocast(samples.device.type, enabled=False):
             spectrum = torch.stft(
                 samples.float(), self.fft_size, self.hop, window=self.window, pad_mode="reflect", return_complex=True
             )[:, : self.basis.shape[1]]
             magnitudes = torch.sqrt(spectrum.real**2 + spectrum.imag**2 + SMALL_POWER)
-            log_mel = torch.log(torch.clamp(self.basis @ magnitudes, min=LOG_FLOOR))
-        return cast(Tensor, self.encoder(log_mel))
+            return torch.log(torch.clamp(self.basis @ magnitudes, min=LOG_FLOOR))
+
+
+class SpeakerConsistencyLoss(SpeakerEmbedding):
+    """One minus the cosine of the identity embeddings of two waveforms; the encoder is not trained."""
+
+    def __init__(self, config: SpeakerConsistencyConfig, sample_rate: int) -> None:
+        super().__init__(config.encoder, sample_rate)
+        self.masked_bands = config.masked_bands
+
+    def forward(self, output: Tensor, target: Tensor) -> Tensor:
+        """output (B, N), target (B, N) -> the mean over the batch."""
+        with torch.no_grad():
+            wanted = self.embed(target)
+        return self.distance(output, wanted, self.masked_bands)
+
+    def distance(self, output: Tensor, wanted: Tensor, masked_bands: int = 0) -> Tensor:
+        """output (B, N), embeddings (B, E) that it should have -> the mean over the batch."""
+        mel = mask_bands(self.log_mel(output), masked_bands)
+        return 1 - (cast(Tensor, self.encoder(mel)) * wanted).sum(dim=1).mean()
+
+
+MASKED_MELS = 8
+"""Bands of a stretch that is masked."""
+
+
+def mask_bands(log_mel: Tensor, count: int) -> Tensor:
+    """log-mel (B, M, T) with `count` random stretches of bands of each row set to their means over time."""
+    if not count:
+        return log_mel
+    num_mels = log_mel.shape[1]
+    starts = torch.randint(max(1, num_mels - MASKED_MELS), (len(log_mel), count, 1), device=log_mel.device)
+    bands = torch.arange(num_mels, device=log_mel.device)
+    masked = ((bands >= starts) & (bands < starts + MASKED_MELS)).any(dim=1)
+    return torch.where(masked[:, :, None], log_mel.mean(dim=2, keepdim=True), log_mel)

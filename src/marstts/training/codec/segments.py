@@ -24,6 +24,7 @@ from marstts.errors import AudioError, ConfigError, DataError
 from marstts.training.codec.augmentation import augment_waveform
 from marstts.training.codec.config import CodecTrainingConfig
 from marstts.training.codec.losses import f0_at, read_f0
+from marstts.training.codec.recordings import Recording
 from marstts.training.run_log import CorruptFileLog
 
 MAX_VALIDATION_SEGMENTS = 96
@@ -53,9 +54,16 @@ class SegmentBatch(NamedTuple):
     reference: Tensor
     """(B, N), another segment of the same speaker; (B, 0) for a codec without timbre conditioning."""
 
+    recordings: tuple[Recording, ...]
+    """B, those of `reference`."""
+
+    people: tuple[tuple[Recording, ...], ...]
+    """B, all recordings of the speakers, in the styles and splits of the segments."""
+
     def to(self, device: torch.device) -> SegmentBatch:
         """The same batch on a device."""
-        return SegmentBatch(*(tensor.to(device) for tensor in self))
+        tensors = {name: value.to(device) for name, value in self._asdict().items() if isinstance(value, Tensor)}
+        return self._replace(**tensors)
 
 
 class AudioSegment(NamedTuple):
@@ -67,6 +75,8 @@ class AudioSegment(NamedTuple):
     f0: NDArray[np.float32]
     voiced: NDArray[np.float32]
     reference: NDArray[np.float32]
+    recording: Recording
+    person: tuple[Recording, ...]
 
 
 WeightedManifest = tuple[Path, float | None]
@@ -203,17 +213,21 @@ class Segments:
         inside = (middles >= 0) & (middles < utterance.seconds * model.sample_rate)
         frames = (first + model.hop * (np.arange(self.samples // model.hop) + 0.5)) / model.sample_rate
         f0, voiced = f0_at(source.f0, frames)
-        reference = self.reference(source, position, rng)
-        return AudioSegment(samples, around, inside.astype(np.float32), f0, voiced, reference)
+        reference, recording = self.reference(source, position, rng)
+        person = tuple(recording_of(source.folder, sibling) for sibling in source.siblings)
+        return AudioSegment(samples, around, inside.astype(np.float32), f0, voiced, reference, recording, person)
 
-    def reference(self, source: SegmentSource, position: float, rng: np.random.Generator) -> NDArray[np.float32]:
-        """A segment of another recording of the speaker; without one, of the other end of the same recording."""
+    def reference(
+        self, source: SegmentSource, position: float, rng: np.random.Generator
+    ) -> tuple[NDArray[np.float32], Recording]:
+        """A segment of another recording of the speaker, and which; without one, the other end of the same one."""
         if not self.config.model.timbre_width:
-            return np.zeros(0, np.float32)
+            return np.zeros(0, np.float32), recording_of(source.folder, source.utterance)
         others = [u for u in source.siblings if u.id != source.utterance.id]
         utterance = others[int(rng.integers(len(others)))] if others else source.utterance
         where = float(rng.uniform()) if others else float(position < 0.5)
-        return self.read(source.folder, utterance, int(where * self.spare_samples(utterance)))
+        samples = self.read(source.folder, utterance, int(where * self.spare_samples(utterance)))
+        return samples, recording_of(source.folder, utterance)
 
     def spare_samples(self, utterance: Utterance) -> int:
         """Samples of a recording, at the codec's rate, beyond the length of a segment."""
@@ -242,5 +256,11 @@ def sampling_weights(sources: Sequence[SegmentSource], exponent: float) -> NDArr
 
 def stack(segments: Sequence[AudioSegment]) -> SegmentBatch:
     """Segments -> a batch."""
-    samples, *labels = (torch.from_numpy(np.stack(rows)) for rows in zip(*segments, strict=True))
-    return SegmentBatch(samples.float(), *labels)
+    *arrays, recordings, people = zip(*segments, strict=True)
+    samples, *labels = (torch.from_numpy(np.stack(rows)) for rows in arrays)
+    return SegmentBatch(samples.float(), *labels, recordings, people)
+
+
+def recording_of(folder: Path, utterance: Utterance) -> Recording:
+    """The recording of an utterance."""
+    return Recording(folder / utterance.audio, utterance.start or 0.0, utterance.seconds)

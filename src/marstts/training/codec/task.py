@@ -31,12 +31,14 @@ from marstts.training.codec.config import (
     CodecTrainingConfig,
     Stage,
 )
+from marstts.training.codec.envelope import envelope_loss
 from marstts.training.codec.export import CONFIG_FILE, load_codec
-from marstts.training.codec.generated_codes import GeneratedCodes
+from marstts.training.codec.generated_codes import GeneratedBatch, GeneratedCodes
 from marstts.training.codec.losses import (
     Discriminators,
     FeaturePrediction,
     SpeakerConsistencyLoss,
+    SpeakerEmbedding,
     SpectralLoss,
     crops,
     discriminator_loss,
@@ -46,6 +48,7 @@ from marstts.training.codec.losses import (
     weighted_errors,
 )
 from marstts.training.codec.recognizer_loss import RecognizerLoss
+from marstts.training.codec.recordings import HeardRecordings, Recording
 from marstts.training.codec.segments import Manifests, SegmentBatch, Segments
 from marstts.training.distributed import pick_device, require_one_process
 from marstts.training.optim import learning_rate, minimize
@@ -58,8 +61,24 @@ codebooks collapse to a few dozen entries within the first fifty steps."""
 USAGE_DECAY, RESET_USAGE = 0.97, 0.3
 """Decay of the running usage of codes, and the usage that a code starts with when it was reset."""
 
+CODE_SIZES = ("sample_rate", "hop", "strides", "codebook_size")
+"""What codecs with the same codes have in common."""
+
 RESET_NOISE = 0.02
 """Standard deviation of the noise on reset codes."""
+
+
+@dataclass(frozen=True)
+class DecodedTakes:
+    """Generated codes of a step, decoded."""
+
+    batch: GeneratedBatch
+
+    samples: Tensor
+    """(B, N)."""
+
+    former: Tensor | None
+    """(B, N), what the former codec makes of them in their own voices, if there is one."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +88,7 @@ class CodecStep:
     step: int
     batch: SegmentBatch
     output: CodecOutput
+    takes: DecodedTakes | None
 
 
 class Loss(NamedTuple):
@@ -105,8 +125,9 @@ class CodecTask:
             self.model.decoder.pitch.requires_grad_(False)
         parameters = [parameter for parameter in trained.parameters() if parameter.requires_grad]
         if self.model.timbre_encoder is not None and trained is not self.model and not config.freeze_timbre:
-            self.model.timbre_encoder.requires_grad_(True)
-            parameters += list(self.model.timbre_encoder.parameters())
+            for part in (self.model.timbre_encoder, self.model.timbre_speaker):
+                if part is not None:
+                    parameters += list(part.requires_grad_(True).parameters())
         self.optimizer = torch.optim.AdamW(
             parameters, config.learning_rate, betas=BETAS, weight_decay=WEIGHT_DECAY, fused=True
         )
@@ -116,8 +137,13 @@ class CodecTask:
         self.feature_prediction = self.add_feature_prediction()
         self.recognizer = self.add_recognizer()
         self.speaker_consistency = self.add_speaker_consistency()
+        self.timbre_speaker = self.add_timbre_speaker()
+        self.heard = self.heard_by_timbre = self.hear(self.speaker_consistency)
+        if self.timbre_speaker is not self.speaker_consistency:
+            self.heard_by_timbre = self.hear(self.timbre_speaker)
         self.segments = Segments(manifests, config, corrupt)
         self.generated_codes = self.read_generated_codes()
+        self.former = self.open_former()
         self.losses = self.loss_functions()
 
     def loss_functions(self) -> list[LossFunction]:
@@ -127,6 +153,8 @@ class CodecTask:
             (self.recognizer, self.recognizer_losses),
             (self.speaker_consistency, self.consistency_losses),
             (self.generated_codes, self.generated_losses),
+            (self.former, self.former_losses),
+            (self.config.envelope, self.envelope_losses),
             (self.discriminators, self.adversarial_losses),
         ]
         return [self.reconstruction_losses, *(loss for part, loss in optional if part is not None)]
@@ -174,6 +202,39 @@ class CodecTask:
         config = self.config.speaker_consistency
         return None if config is None else SpeakerConsistencyLoss(config, self.config.model.sample_rate).to(self.device)
 
+    def add_timbre_speaker(self) -> SpeakerEmbedding | None:
+        """The frozen encoder that the timbre embeddings depend on, if configured."""
+        config, size = self.config.timbre_speaker, self.config.model.timbre_speaker_size
+        if config is None:
+            return None
+        shared = self.config.speaker_consistency
+        encoder: SpeakerEmbedding | None = self.speaker_consistency
+        if encoder is None or shared is None or shared.encoder != config.encoder:
+            encoder = SpeakerEmbedding(config.encoder, self.config.model.sample_rate)
+        if encoder.encoder.config.size != size:
+            raise ConfigError(
+                f"{config.encoder}: this encoder has embeddings of length {encoder.encoder.config.size}; set "
+                f"model.timbre_speaker_size to that, not to {size}"
+            )
+        return encoder.to(self.device)
+
+    def hear(self, encoder: SpeakerEmbedding | None) -> HeardRecordings | None:
+        """Whole recordings as an encoder hears them, if there is one."""
+        return None if encoder is None else HeardRecordings(encoder, self.config.model.sample_rate, self.device)
+
+    def open_former(self) -> MiniCodecModel | None:
+        """The codec whose output the takes are held to, if configured; it has the same codes."""
+        config = self.config.generated_codes
+        if config is None or not config.former:
+            return None
+        former = load_codec(Path(config.former)).to(self.device).eval().requires_grad_(False)
+        sizes = {name: getattr(self.config.model, name) for name in CODE_SIZES}
+        if {name: getattr(former.config, name) for name in CODE_SIZES} != sizes:
+            raise ConfigError(f"{config.former}: the former codec has other codes; expected {sizes}")
+        if former.config.timbre_speaker_size not in (0, self.config.model.timbre_speaker_size):
+            raise ConfigError(f"{config.former}: the former codec's timbre depends on another speaker encoder")
+        return former
+
     def read_generated_codes(self) -> GeneratedCodes | None:
         """The takes of a model, if configured."""
         config = self.config
@@ -182,25 +243,56 @@ class CodecTask:
         return GeneratedCodes(config.generated_codes, config.model, config.segment_patches, config.loop.seed)
 
     def train_step(self, step: int) -> dict[str, float | Tensor]:
-        """One update of the discriminators, if any, and one of the codec."""
-        config = self.config
-        batch = self.segments.train(step).to(self.device)
-        with autocast(self.device.type, config.precision):
-            timbre = self.timbre_of(batch.reference)
-            factors = self.frequency_factors(timbre)
-            output = self.model(batch.around, batch.f0, timbre, factors, batch.inside)
+        """One update of the discriminators, if any, and one of the codec, except in the discriminators' pretraining."""
+        config, pretraining = self.config, self.pretraining_steps
+        with torch.set_grad_enabled(step >= pretraining):
+            made = self.reconstruct_step(step)
+        output = made.output
         scores: dict[str, float | Tensor] = {}
         if self.discriminators is not None:
-            scores |= self.discriminator_step(self.discriminators, output.samples, batch.samples, step)
-        made = CodecStep(step, batch, output)
+            scores |= self.discriminator_step(self.discriminators, made)
+        if step < pretraining:
+            return scores
         terms = [term for losses in self.losses for term in losses(made)]
         loss = cast(Tensor, sum(term.weight * term.value for term in terms if term.weight))
-        minimize(self.optimizer, loss, learning_rate(step, config.loop.steps, config.schedule), GRAD_CLIP_NORM)
+        rate = learning_rate(step - pretraining, config.loop.steps - pretraining, config.schedule)
+        minimize(self.optimizer, loss, rate, GRAD_CLIP_NORM)
         if config.stage is Stage.FULL:
             self.reset_dead_codes(output.codes, output.latents.detach(), step)
         usage = (perplexity(codes, config.model.codebook_size) for codes in output.codes)
         scores |= {f"perplexity{level}": value for level, value in enumerate(usage)}
         return scores | {term.name: term.value.detach() for term in terms}
+
+    @property
+    def pretraining_steps(self) -> int:
+        """First steps, in which the discriminators alone are trained."""
+        return 0 if self.config.adversarial is None else self.config.adversarial.pretraining_steps
+
+    def reconstruct_step(self, step: int) -> CodecStep:
+        """The output for recordings and takes of a step."""
+        batch = self.segments.train(step).to(self.device)
+        with autocast(self.device.type, self.config.precision):
+            timbre = self.timbre_of(batch.reference, batch.recordings)
+            factors = self.frequency_factors(timbre)
+            output = self.model(batch.around, batch.f0, timbre, factors, batch.inside)
+            return CodecStep(step, batch, output, self.decode_takes(step))
+
+    def decode_takes(self, step: int) -> DecodedTakes | None:
+        """The takes of a step, decoded; those in their own voices with the F0 of the former codec, if there is one."""
+        if self.generated_codes is None:
+            return None
+        batch, former, pitch = self.generated_codes.train(step).to(self.device), None, None
+        if self.former is not None:
+            with torch.no_grad():
+                speaker = None
+                if self.former.timbre_speaker is not None:
+                    speaker = self.speaker_embeddings(batch.own_reference, batch.own_recordings)
+                timbre = self.former.timbre_of(batch.own_reference, speaker)
+                pitch = self.former.predict_pitch(batch.codes, timbre)
+                former = self.former.decode(batch.codes, timbre, pitch).float()
+                pitch = pitch * batch.is_own[:, None]
+        timbre = self.whole_timbre(batch.reference, batch.recordings)
+        return DecodedTakes(batch, self.model.decode(batch.codes, timbre, pitch), former)
 
     def reconstruction_losses(self, made: CodecStep) -> Iterator[Loss]:
         """Spectra, F0 and, where the codes are trained, quantization."""
@@ -235,34 +327,80 @@ class CodecTask:
     def consistency_losses(self, made: CodecStep) -> Iterator[Loss]:
         """Speaker consistency of the output."""
         assert self.speaker_consistency is not None and self.config.speaker_consistency is not None
-        with autocast(self.device.type, self.config.precision):
-            loss = self.speaker_consistency(made.output.samples, made.batch.samples)
+        batch = made.batch
+        loss = self.consistency(made.output.samples, batch.samples, batch.people)
         yield Loss("speaker_consistency", self.config.speaker_consistency.weight, loss)
 
     def generated_losses(self, made: CodecStep) -> Iterator[Loss]:
         """Speaker consistency of decoded takes with the recordings whose voices they should have."""
-        assert self.speaker_consistency is not None
-        assert self.generated_codes is not None and self.config.generated_codes is not None
-        batch = self.generated_codes.train(made.step).to(self.device)
-        with autocast(self.device.type, self.config.precision):
-            output = self.model.decode(batch.codes, self.model.timbre_of(batch.reference))
-            loss = self.speaker_consistency(output, batch.target)
+        assert made.takes is not None and self.config.generated_codes is not None
+        batch = made.takes.batch
+        loss = self.consistency(made.takes.samples, batch.target, batch.people)
         yield Loss("generated_consistency", self.config.generated_codes.weight, loss)
+
+    def consistency(self, output: Tensor, target: Tensor, people: Sequence[Sequence[Recording]]) -> Tensor:
+        """Speaker consistency of output (B, N) with target (B, N), or with the means of the people's recordings."""
+        loss, config = self.speaker_consistency, self.config.speaker_consistency
+        assert loss is not None and config is not None and self.heard is not None
+        with autocast(self.device.type, self.config.precision):
+            if not config.target_recordings:
+                return cast(Tensor, loss(output, target))
+            return loss.distance(output, self.heard.people(people, config.target_recordings), config.masked_bands)
+
+    def former_losses(self, made: CodecStep) -> Iterator[Loss]:
+        """Spectra and words of takes: those of the former codec's output."""
+        config, takes = self.config.generated_codes, made.takes
+        assert config is not None and takes is not None and takes.former is not None
+        if config.spectral_weight and takes.batch.is_own.any():
+            own = takes.batch.is_own
+            distance = self.spectral(takes.samples[own], takes.former[own], made.step)
+            yield Loss("generated_spectral", config.spectral_weight, distance)
+        if config.recognizer_weight:
+            assert self.recognizer is not None
+            yield Loss("generated_words", config.recognizer_weight, self.recognizer(takes.samples, takes.former))
+
+    def envelope_losses(self, made: CodecStep) -> Iterator[Loss]:
+        """The long-term spectrum of takes: that of the reference in whose voice they are."""
+        assert self.config.envelope is not None and made.takes is not None
+        assert self.speaker_consistency is not None and self.heard is not None
+        wanted = self.heard.envelopes(made.takes.batch.recordings)
+        loss = envelope_loss(self.speaker_consistency.log_mel(made.takes.samples), wanted)
+        yield Loss("envelope", self.config.envelope.weight, loss)
 
     def adversarial_losses(self, made: CodecStep) -> Iterator[Loss]:
         """The discriminators' scores and features of the output."""
         assert self.discriminators is not None and self.config.adversarial is not None
         cropped = crops(made.step, self.config.adversarial.crop_samples, made.output.samples, made.batch.samples)
         self.discriminators.requires_grad_(False)
+        discriminator = self.discriminators.of_step(made.step)
         with autocast(self.device.type, self.config.precision):
-            loss, features = generator_loss(self.discriminators.of_step(made.step), *cropped)
+            loss, features = generator_loss(discriminator, *cropped)
+            if self.config.adversarial.generated and made.takes is not None:
+                (takes,) = crops(made.step + 1, self.config.adversarial.crop_samples, made.takes.samples)
+                loss = (loss - discriminator(takes)[0].float().mean()) / 2
         self.discriminators.requires_grad_(True)
         yield Loss("adversarial", self.config.adversarial.weight, loss)
         yield Loss("feature_matching", self.config.adversarial.feature_matching_weight, features)
 
-    def timbre_of(self, reference: Tensor) -> Tensor | None:
-        """reference (B, N) -> timbre embeddings (B, V), random rows zero; None for a codec without them."""
-        timbre = self.model.timbre_of(reference)
+    def whole_timbre(self, reference: Tensor, recordings: Sequence[Recording] = ()) -> Tensor | None:
+        """reference (B, N) of B recordings -> timbre embeddings (B, V); None for a codec without them."""
+        speaker = None if self.timbre_speaker is None else self.speaker_embeddings(reference, recordings)
+        return self.model.timbre_of(reference, speaker)
+
+    def speaker_embeddings(self, reference: Tensor, recordings: Sequence[Recording]) -> Tensor:
+        """What timbre embeddings depend on: embeddings (B, S) of segments (B, N), or of their whole recordings."""
+        assert self.timbre_speaker is not None and self.config.timbre_speaker is not None
+        assert self.heard_by_timbre is not None
+        with torch.no_grad():
+            segments = self.timbre_speaker.embed(reference)
+            is_whole = torch.rand(len(reference), 1, device=reference.device) < self.config.timbre_speaker.whole_ratio
+            if not is_whole.any():
+                return segments
+            return torch.where(is_whole, self.heard_by_timbre.embeddings(recordings), segments)
+
+    def timbre_of(self, reference: Tensor, recordings: Sequence[Recording] = ()) -> Tensor | None:
+        """reference (B, N) of B recordings -> timbre embeddings (B, V), random rows zero; None for a codec without."""
+        timbre = self.whole_timbre(reference, recordings)
         if timbre is None:
             return None
         return timbre * (torch.rand(len(timbre), 1, device=timbre.device) >= self.config.timbre_dropout)
@@ -277,16 +415,19 @@ class CodecTask:
         moved = torch.rand(len(timbre), device=timbre.device) < warp.probability
         return torch.where(moved & timbre.any(dim=1), drawn, torch.ones_like(drawn))
 
-    def discriminator_step(
-        self, discriminators: Discriminators, output: Tensor, target: Tensor, step: int
-    ) -> dict[str, Tensor]:
-        """Train the discriminator of this step on crops of the output and the target (B, N)."""
-        assert self.config.adversarial is not None
-        cropped = crops(step, self.config.adversarial.crop_samples, output.detach(), target)
+    def discriminator_step(self, discriminators: Discriminators, made: CodecStep) -> dict[str, Tensor]:
+        """Train the discriminator of this step, in pretraining all, on crops of the output and the recordings."""
+        config, step, fakes = self.config.adversarial, made.step, made.output.samples.detach()
+        assert config is not None
+        if config.generated and made.takes is not None:
+            fakes = torch.cat([fakes, made.takes.samples.detach()])
+        pretrains = step < config.pretraining_steps
+        members = list(discriminators.members) if pretrains else [discriminators.of_step(step)]
+        (fakes,), (real,) = (crops(step, config.crop_samples, samples) for samples in (fakes, made.batch.samples))
         with autocast(self.device.type, self.config.precision):
-            loss = discriminator_loss(discriminators.of_step(step), *cropped)
-        optimizer = self.optimizers["discriminators"]
-        minimize(optimizer, loss, self.config.adversarial.learning_rate, DISCRIMINATOR_GRAD_CLIP_NORM)
+            loss = torch.stack([discriminator_loss(member, fakes, real) for member in members]).mean()
+        rate = config.pretraining_learning_rate if pretrains else config.learning_rate
+        minimize(self.optimizers["discriminators"], loss, rate, DISCRIMINATOR_GRAD_CLIP_NORM)
         return {"discriminator_loss": loss.detach()}
 
     @torch.no_grad()
@@ -320,14 +461,15 @@ class CodecTask:
         means, codes = MeanByName(), []
         for corpus, batch in self.segments.validation():
             batch = batch.to(self.device)
-            timbre = self.model.timbre_of(batch.reference)
+            timbre = self.whole_timbre(batch.reference, batch.recordings)
             coded = self.reconstruct(batch, batch.f0, timbre)
             output = self.reconstruct(batch, None, timbre).samples
             if timbre is not None:
                 without = self.reconstruct(batch, batch.f0, None).samples
                 means.add("spectral_without_timbre", self.spectral(without, batch.samples))
             if self.speaker_consistency is not None:
-                means.add("speaker_consistency", self.speaker_consistency(output, batch.samples))
+                distance = self.speaker_consistency.distance(output, self.speaker_consistency.embed(batch.samples))
+                means.add("speaker_consistency", distance)
             distance = self.spectral(coded.samples, batch.samples)
             means.add("spectral", distance)
             if self.segments.num_corpora > 1:
@@ -377,7 +519,31 @@ def check_options(config: CodecTrainingConfig) -> None:
     knows_speakers = config.model.timbre_width and config.speaker_consistency
     if config.generated_codes and not (knows_speakers and config.stage is Stage.DECODER):
         raise ConfigError(
-            'generated_codes needs stage = "decoder", model.timbre_width and [speaker_consistency], its only loss'
+            'generated_codes needs stage = "decoder", model.timbre_width and [speaker_consistency], its loss'
+        )
+    check_takes(config)
+    if bool(config.timbre_speaker) != bool(config.model.timbre_speaker_size):
+        raise ConfigError(
+            "model.timbre_speaker_size needs [timbre_speaker] with the folder of that encoder, and the other way round"
+        )
+
+
+def check_takes(config: CodecTrainingConfig) -> None:
+    """Raise ConfigError where options of generated codes lack what they need."""
+    takes, adversarial = config.generated_codes, config.adversarial
+    if takes is None and (config.envelope or (adversarial and adversarial.generated)):
+        raise ConfigError("envelope and adversarial.generated are losses of takes: add [generated_codes], or drop them")
+    if takes and bool(takes.former) != bool(takes.spectral_weight or takes.recognizer_weight):
+        raise ConfigError(
+            "generated_codes.former, the codec that takes are held to, needs spectral_weight or recognizer_weight, and "
+            "they need it"
+        )
+    if takes and takes.recognizer_weight and config.recognizer is None:
+        raise ConfigError("generated_codes.recognizer_weight needs [recognizer] with the folder of a recognizer")
+    if adversarial and adversarial.pretraining_steps >= config.loop.steps:
+        raise ConfigError(
+            f"adversarial.pretraining_steps is {adversarial.pretraining_steps}, but the stage has {config.loop.steps} "
+            "steps, these included; raise loop.steps"
         )
 
 
@@ -435,13 +601,14 @@ def open_task(
 def init_from(task: CodecTask, base: Path) -> None:
     """Set the weights to those of another run or of an exported folder; ConfigError where its sizes differ.
 
-    A codec without timbre conditioning may become one with it: new weights keep their initial values, which leave the
-    output unchanged.
+    A codec without timbre conditioning, or whose timbre embeddings depend on no speaker embedding, may become one with
+    it: new weights keep their initial values, which leave the output unchanged.
     """
     model = load_codec(base)
     expected = task.config.model
-    sizes = {name: getattr(expected, name) for name in type(expected).model_fields if name.startswith("timbre_")}
-    grows = model.config.timbre_width == 0
-    if (model.config.model_copy(update=sizes) if grows else model.config) != expected:
+    new = [name for name in type(expected).model_fields if name.startswith("timbre_") and not model.config.timbre_width]
+    if not model.config.timbre_speaker_size:
+        new.append("timbre_speaker_size")
+    if model.config.model_copy(update={name: getattr(expected, name) for name in new}) != expected:
         raise ConfigError(f"{base}: this codec has other sizes than the configuration; copy its [model] table")
     task.model.load_state_dict(task.model.state_dict() | model.state_dict())

@@ -40,13 +40,13 @@ def load_encoder(run: Path) -> MiniEncoderModel:
     return model.eval()
 
 
-def export_encoder(model: MiniEncoderModel, folder: Path) -> None:
-    """Write config.json, encoder.safetensors (fp16) and encoder.onnx."""
+def export_encoder(model: MiniEncoderModel | CamPlusPlus, folder: Path, *, int8: bool = False) -> None:
+    """Write config.json, encoder.safetensors (fp16, or matrices in int8) and encoder.onnx."""
     model = model.float().cpu().eval()
     with torch.no_grad():
         for buffer in model.buffers():
             buffer.copy_(buffer.half().float())  # as `export_graphs` does with the parameters
     mels = torch.randn(1, model.config.num_mels, 200)
     graph = Graph(model, {"log_mel": mels}, ["embedding"], {"log_mel": {2: "frames"}})
-    export_graphs(folder, WEIGHTS_FILE, model, {Path(GRAPH_FILE).stem: graph})
+    export_graphs(folder, WEIGHTS_FILE, model, {Path(GRAPH_FILE).stem: graph}, int8=("",) if int8 else ())
     write_config(model.config, folder / CONFIG_FILE)
