@@ -17,6 +17,7 @@ from marstts.cli.terminal import warn
 from marstts.errors import TextError
 from marstts.text.books.epub import Notes
 from marstts.text.language import warnings_of
+from marstts.text.phones import readable
 from marstts.text.lexicon import Lexicon, read_lexicon
 from marstts.text.reading import Manner, Passage, read_stream, read_text
 from marstts.text.segments import Boundary, Segment
@@ -80,7 +81,7 @@ def print_passage(passage: Passage, *, explain: bool, as_json: bool) -> None:
     if explain:
         width = max((len(step.rule) for step in passage.steps), default=0)
         for step in passage.steps:
-            typer.echo(f"    {step.rule:<{width}}  {step.written!r} -> {step.read!r}")
+            typer.echo(f"    {step.rule:<{width}}  {step.written!r} -> {readable(step.read)!r}")
         for run in dict.fromkeys(passage.left_out):
             typer.echo(f"    {'left out':<{width}}  {run!r}")
 
@@ -96,4 +97,4 @@ def describe(segment: Segment) -> str:
         notes.append("scene break")
     if segment.pause_seconds:
         notes.append(f"pause {segment.pause_seconds:g} s")
-    return " ".join(([segment.text] if segment.text else []) + ([f"[{'; '.join(notes)}]"] if notes else []))
+    return " ".join(([readable(segment.text)] if segment.text else []) + ([f"[{'; '.join(notes)}]"] if notes else []))

@@ -17,6 +17,10 @@ from enum import Enum
 import numpy as np
 from numpy.typing import NDArray
 
+from marstts.text.lexicon import respell
+from marstts.text.phones import PHONE_RUN
+from marstts.text.pronunciation.words import PhoneUse, phone_words
+
 
 class Spelling(str, Enum):
     """The spelling of words in capitals and single letters."""
@@ -126,6 +130,22 @@ def spell(text: str, spelling: Spelling) -> SpelledText:
         is_initial = len(piece[0]) == 1 and piece[0].isupper() and form != piece[0]
         end = piece.end() + (is_initial and _INITIAL.match(after) is not None)
     return SpelledText(spelled + text[end:], np.array([*places, *range(end, len(text) + 1)]))
+
+
+def with_phones(spelled: SpelledText, use: PhoneUse) -> SpelledText:
+    """The text with words in phones; for a model of letters, those that the user gave are letters again."""
+    if use is PhoneUse.NONE and PHONE_RUN.search(spelled.text) is None:
+        return spelled
+    pieces: list[str] = []
+    places: list[NDArray[np.int64]] = []
+    end = 0
+    for word in phone_words(spelled.text, use):
+        said = word.characters if use is not PhoneUse.NONE else respell(spelled.text[word.start : word.end])
+        pieces += (spelled.text[end : word.start], said)
+        inside = np.linspace(word.start, word.end, len(said), endpoint=False).astype(int)
+        places += (spelled.places[end : word.start], spelled.places[inside])
+        end = word.end
+    return SpelledText("".join([*pieces, spelled.text[end:]]), np.concatenate([*places, spelled.places[end:]]))
 
 
 def lone_interjection(word: str) -> str:
