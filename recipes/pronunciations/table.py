@@ -1,9 +1,10 @@
-"""Write the pronunciation table: CMUdict, and the words of misaki's gold dictionary that CMUdict lacks, in one phone set.
+"""Write the pronunciation table: CMUdict, and what misaki's gold dictionary has beyond it, in one phone set.
 
 Usage: python recipes/pronunciations/table.py CMUDICT MISAKI_GOLD OUTPUT
-    CMUDICT: cmudict.dict of the package `cmudict` (data: BSD-2-Clause); MISAKI_GOLD: us_gold.json of `misaki` (Apache-2.0).
-A line is `word<TAB>phones`, phones with spaces between, words in small letters, sorted. Words whose phones depend on the
-context (heteronyms) are followed by `*`: they stay letters unless a user gives their phones.
+    CMUDICT: cmudict.dict of the package `cmudict` (data: BSD-2-Clause)
+    MISAKI_GOLD: us_gold.json of `misaki` (Apache-2.0)
+A line is `word<TAB>phones`, phones with spaces between, words in small letters, sorted. A `*` follows the phones of words
+that have others in other contexts (heteronyms): they stay letters unless a user gives their phones.
 """
 
 from __future__ import annotations
@@ -18,9 +19,13 @@ from marstts.text.phones import CHARACTERS
 
 MISAKI = dict(
     zip(
-        "A I W Y O Q ʧ ʤ ɑ a æ ɛ ɪ i ɔ ʊ u ʌ ə ᵊ ɐ ᵻ p b t ɾ T ʔ d k ɡ f v θ ð s z ʃ ʒ h m n ŋ l ɹ j w x".split(),
-        "EY AY AW OY OW OW CH JH AA AE AE EH IH IY AO UH UW AH AH AH AH IH P B T T T T D K G F V TH DH S Z SH ZH HH M N NG L "
-        "R Y W K".split(),
+        """
+    A I W Y O Q ʧ ʤ ɑ a æ ɛ ɪ i ɔ ʊ u ʌ ə ᵊ ɐ ᵻ p b t ɾ T ʔ d k ɡ f v θ ð s z ʃ ʒ h m n ŋ l ɹ j w x
+    """.split(),
+        """
+    EY AY AW OY OW OW CH JH AA AE AE EH IH IY AO UH UW AH AH AH AH IH P B T T T T D K G F V TH DH S Z SH
+    ZH HH M N NG L R Y W K
+    """.split(),
         strict=True,
     )
 )
@@ -76,7 +81,9 @@ def main(cmudict: str, gold: str, output: str) -> None:
             phones = from_misaki(form)
             if phones and all(phone in CHARACTERS for phone in phones):
                 table[key] = phones
-    lines = [f"{word}\t{' '.join(phones)}{'*' if word in heteronyms else ''}\n" for word, phones in sorted(table.items())]
+    lines = [
+        f"{word}\t{' '.join(phones)}{'*' if word in heteronyms else ''}\n" for word, phones in sorted(table.items())
+    ]
     Path(output).write_bytes(lzma.compress("".join(lines).encode("ascii"), preset=9 | lzma.PRESET_EXTREME))
     print(f"{len(lines)} words, {sum(word in heteronyms for word in table)} of them heteronyms")
 

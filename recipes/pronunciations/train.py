@@ -2,9 +2,9 @@
 
 Usage: python recipes/pronunciations/train.py OUTPUT [--without WORDS]
     OUTPUT: letters_to_sounds.npz.  WORDS: a file of words, one a line, which are not trained on but scored.
-A joint-sequence model (M. Bisani and H. Ney, 2008): words are aligned with their phones by expectation maximization over
-graphones; n-grams of graphones are smoothed by Kneser-Ney (interpolated, one discount for each order); n-grams that occur
-once are left out of the higher orders. Some minutes of one core.
+A joint-sequence model (M. Bisani and H. Ney, 2008): words are aligned with their phones by expectation maximization
+over graphones; n-grams of graphones are smoothed by Kneser-Ney (interpolated, one discount for each order); n-grams
+that occur once are left out of the higher orders. Some minutes of one core.
 """
 
 from __future__ import annotations
@@ -105,7 +105,9 @@ def smoothed(counts: list[Counter[tuple[int, ...]]]) -> tuple[list[dict], list[d
     backoffs: list[dict[tuple[int, ...], float]] = []
     for order in range(1, ORDER + 1):
         used: Counter[tuple[int, ...]] = counts[order - 1]
-        if order < ORDER:  # lower orders count the different graphones before an n-gram; those after a start keep theirs
+        if (
+            order < ORDER
+        ):  # lower orders count the different graphones before an n-gram; those after a start keep theirs
             used = Counter(gram[1:] for gram in counts[order])
             used.update({gram: count for gram, count in counts[order - 1].items() if gram[0] == START and order > 1})
         ones, twos = (sum(count == number for count in used.values()) for number in (1, 2))
@@ -136,9 +138,9 @@ def renormalized(kept: dict, probs: list[dict], backoffs: list[dict]) -> dict[tu
     for gram, prob in kept.items():
         own[gram[:-1]] += prob
         below[gram[:-1]] += prob_of(gram[1:], probs, backoffs)
-    return {
-        history: max(1e-4, 1 - own[history]) / max(1e-4, 1 - below[history]) for history in own if history
-    } | ({(): max(1e-4, 1 - own[()])} if () in own else {})
+    return {history: max(1e-4, 1 - own[history]) / max(1e-4, 1 - below[history]) for history in own if history} | (
+        {(): max(1e-4, 1 - own[()])} if () in own else {}
+    )
 
 
 def prob_of(gram: tuple[int, ...], probs: list[dict], backoffs: list[dict]) -> float:

@@ -103,7 +103,7 @@ def speech_model(engine: Engine[Any], bundle: Path, settings: Mars6Settings, sam
         )
     if settings.phones is not PhoneUse.NONE and not tokenizer.special_tokens.keys() >= set(PHONE_TOKENS):
         raise CheckpointError(
-            f"{printable_name(bundle)}: its setting `phones` is {settings.phones.value!r}, but its tokenizer has no phones"
+            f"{printable_name(bundle)}: its setting `phones` is {settings.phones.value!r}, but its tokenizer has none"
         )
     return Mars6Speech(
         config=config,

@@ -1,9 +1,9 @@
 """A user's dictionary: words and how they are pronounced, as a respelling, in ARPAbet or in IPA.
 
-Upstream: a TSV file, one `word<TAB>pronunciation` a line, and overrides in the text: `[Nguyen]{win}`, `[Nguyen](/nwɪn/)`.
-Downstream: `reading`, which puts the pronunciation in the place of the word: a respelling as it is, phones as characters
-of `phones`. Models that read phones say them as they are, with their stress. For models that read letters only,
-`respell` maps phones to letters that are read that way: `S IH1 N AE0 P S` and `/sɪnæps/` become "sinaps".
+Upstream: a TSV file, one `word<TAB>pronunciation` a line; overrides in the text, `[Nguyen]{win}`, `[Nguyen](/nwɪn/)`.
+Downstream: `reading`, which puts the pronunciation in the place of the word: a respelling as it is, phones as
+characters of `phones`. Models that read phones say them as they are, with their stress. For models that read letters
+only, `respell` maps phones to letters that are read that way: `S IH1 N AE0 P S` and `/sɪnæps/` become "sinaps".
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from marstts.errors import DataError
 from marstts.io.reading import printable_name, read_text
-from marstts.text.phones import PHONE_RUN, VOWELS, as_characters, as_phones, with_stress
+from marstts.text.phones import FALLING, PHONE_RUN, RISING, VOWELS, as_characters, as_phones, with_stress
 from marstts.text.rules.engine import Trace
 from marstts.text.rules.tables import table
 
@@ -35,6 +35,7 @@ _STRESS = {"ˈ": "1", "ˌ": "2"}
 _IPA_TOKEN = re.compile(f"[ˈˌ]|{_IPA_SYMBOL.pattern}")
 _ARPABET = re.compile(r"[A-Z]{1,2}[0-2]?(?: [A-Z]{1,2}[0-2]?)*")
 _WORD = re.compile(r"[^\W\d_]+(?:['\u2019-][^\W\d_]+)*")
+_CONTOUR = re.compile(r"\[(ris|fall)ing\](?=[?!.]|$)", re.IGNORECASE)
 _OVERRIDE = re.compile(r"\[(?P<word>[^\[\]{}]{1,80})\]\{(?P<say>[^{}]{1,200})\}")
 
 
@@ -127,6 +128,11 @@ def respell(text: str) -> str:
     return PHONE_RUN.sub(lambda run: letters_of(as_phones(run[0])), text)
 
 
+def without_marks(text: str) -> str:
+    """A spoken text for models that read letters only: phones respelled, marks of intonation left out."""
+    return respell(text.replace(RISING, "").replace(FALLING, ""))
+
+
 def letters_of(phones: Sequence[str]) -> str:
     """Letters that are read as these phones, as far as letters can; stress is lost."""
     letters = [_LETTERS[phone.rstrip("012")] for phone in phones]
@@ -154,6 +160,8 @@ def _from_ipa(symbols: str) -> str:
 
 def apply_overrides(text: str, trace: Trace) -> str:
     """`text` with every override read: `[Nguyen]{win}` -> "win". Raises DataError for an unknown pronunciation."""
+    if "ing]" in text:
+        text = _CONTOUR.sub(lambda mark: RISING if mark[1].lower() == "ris" else FALLING, text)
     if "]{" not in text:
         return text
     return _OVERRIDE.sub(lambda match: _record(match["word"], read_pronunciation(match["say"].strip()), trace), text)
@@ -161,4 +169,5 @@ def apply_overrides(text: str, trace: Trace) -> str:
 
 def written_words(text: str) -> str:
     """`text` without the pronunciations that it gives: `[Nguyen]{win}` -> "Nguyen"."""
+    text = _CONTOUR.sub("", text) if "ing]" in text else text
     return _OVERRIDE.sub(lambda match: match["word"], text) if "]{" in text else text

@@ -13,8 +13,16 @@ from collections.abc import Iterable, Sequence
 
 from marstts.errors import DataError
 
-CONSONANTS = tuple("B CH D DH F G HH JH K L M N NG P R S SH T TH V W Y Z ZH".split())
-VOWELS = tuple("AA AE AH AO AW AY EH ER EY IH IY OW OY UH UW".split())
+CONSONANTS = tuple(
+    """
+    B CH D DH F G HH JH K L M N NG P R S SH T TH V W Y Z ZH
+    """.split()
+)
+VOWELS = tuple(
+    """
+    AA AE AH AO AW AY EH ER EY IH IY OW OY UH UW
+    """.split()
+)
 PHONES = (*CONSONANTS, *(f"{vowel}{stress}" for vowel in VOWELS for stress in "012"))
 """The 69 phones of ARPAbet; vowels have a stress: 1 primary, 2 secondary, 0 none."""
 
@@ -56,6 +64,7 @@ def as_phones(characters: str) -> list[str]:
 
 def readable(text: str) -> str:
     """A text in which words in phones are shown as people write them: `{W AA1 T S}`."""
+    text = text.replace(RISING, "[rising]").replace(FALLING, "[falling]")
     return PHONE_RUN.sub(lambda run: "{" + " ".join(as_phones(run[0])) + "}", text)
 
 

@@ -1,8 +1,8 @@
 """The letter-to-sound model: the phones of a word that no dictionary has.
 
 Upstream: `data/letters_to_sounds.npz`, written by `recipes/pronunciations/train.py`.  Downstream: `words`.
-A joint-sequence model (M. Bisani and H. Ney, "Joint-sequence models for grapheme-to-phoneme conversion", 2008): a word is
-a sequence of graphones, pairs of one or two letters with no to three phones, and an n-gram model with Kneser-Ney
+A joint-sequence model (M. Bisani and H. Ney, "Joint-sequence models for grapheme-to-phoneme conversion", 2008): a word
+is a sequence of graphones, pairs of one or two letters with no to three phones, and an n-gram model with Kneser-Ney
 smoothing says which sequence is likely. A beam search reads a word in some milliseconds, with NumPy alone.
 """
 

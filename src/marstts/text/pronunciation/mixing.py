@@ -1,7 +1,7 @@
 """Representation mixing: texts for training in which some words are phones.
 
 Upstream: `words`.  Downstream: `data.batching`.
-K. Kastner et al. (arXiv:1811.07240), word by word.  Deviation: heteronyms stay letters, unless a text gives their phones.
+K. Kastner et al. (arXiv:1811.07240), word by word.  Deviation: heteronyms stay letters.
 """
 
 from __future__ import annotations

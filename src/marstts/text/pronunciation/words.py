@@ -15,12 +15,13 @@ from typing import NamedTuple
 
 from marstts.text.phones import PHONE_RUN, as_characters, as_phones
 from marstts.text.pronunciation.dictionary import Pronunciation, look_up
+from marstts.text.pronunciation.letters_to_sounds import guess
 
 WORD = re.compile(r"(?<![A-Za-z'])[A-Za-z]+(?:'[A-Za-z]+)*")
 
 _PIECE = re.compile(rf"(?P<phones>{PHONE_RUN.pattern})(?P<possessive>'s(?![A-Za-z]))?|(?P<word>{WORD.pattern})")
-_SIBILANTS = frozenset("S Z SH ZH CH JH".split())
-_VOICELESS = frozenset("P T K F TH".split())
+_SIBILANTS = frozenset(["S", "Z", "SH", "ZH", "CH", "JH"])
+_VOICELESS = frozenset(["P", "T", "K", "F", "TH"])
 
 
 class PhoneUse(str, Enum):
@@ -54,9 +55,17 @@ def phone_words(text: str, use: PhoneUse) -> Iterator[PhoneWord]:
             ending = as_characters(possessive(as_phones(piece["phones"]))) if piece["possessive"] else ""
             yield PhoneWord(*piece.span(), piece["phones"] + ending)
         elif use is PhoneUse.KNOWN:
-            found = known_phones(piece["word"])
-            if found is not None and not found.depends_on_context:
-                yield PhoneWord(*piece.span(), as_characters(found.phones))
+            phones = phones_of(piece["word"])
+            if phones is not None:
+                yield PhoneWord(*piece.span(), as_characters(phones))
+
+
+def phones_of(word: str) -> tuple[str, ...] | None:
+    """The phones of a word by the table, else by the letter-to-sound model; None for heteronyms and lone letters."""
+    found = known_phones(word)
+    if found is not None:
+        return None if found.depends_on_context else found.phones
+    return guess(word) if len(word) > 1 else None
 
 
 @lru_cache(maxsize=4096)
