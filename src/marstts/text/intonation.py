@@ -21,12 +21,12 @@ _AUXILIARIES = frozenset(
     am is are was were do does did can could will would shall should may might must have has had ain't
     isn't aren't wasn't weren't don't doesn't didn't can't cannot couldn't won't wouldn't shan't
     shouldn't mightn't mustn't haven't hasn't hadn't
-    """.split()
+    """.split()  # noqa: SIM905
 )
 _QUESTION_WORDS = frozenset(
     """
     who whom whose what which when where why how what's who's where's how's when's why's
-    """.split()
+    """.split()  # noqa: SIM905
 )
 _WORD = re.compile(r"[A-Za-z]+(?:'[A-Za-z]+)?")
 _TAG = re.compile(

@@ -13,16 +13,8 @@ from collections.abc import Iterable, Sequence
 
 from marstts.errors import DataError
 
-CONSONANTS = tuple(
-    """
-    B CH D DH F G HH JH K L M N NG P R S SH T TH V W Y Z ZH
-    """.split()
-)
-VOWELS = tuple(
-    """
-    AA AE AH AO AW AY EH ER EY IH IY OW OY UH UW
-    """.split()
-)
+CONSONANTS = tuple("B CH D DH F G HH JH K L M N NG P R S SH T TH V W Y Z ZH".split())  # noqa: SIM905
+VOWELS = tuple("AA AE AH AO AW AY EH ER EY IH IY OW OY UH UW".split())  # noqa: SIM905
 PHONES = (*CONSONANTS, *(f"{vowel}{stress}" for vowel in VOWELS for stress in "012"))
 """The 69 phones of ARPAbet; vowels have a stress: 1 primary, 2 secondary, 0 none."""
 
