@@ -22,7 +22,7 @@ MISAKI = dict(
     for symbol in """
     A=EY I=AY W=AW Y=OY O=OW Q=OW ʧ=CH ʤ=JH ɑ=AA a=AE æ=AE ɛ=EH ɪ=IH i=IY ɔ=AO ʊ=UH u=UW ʌ=AH ə=AH ᵊ=AH ɐ=AH ᵻ=IH
     p=P b=B t=T ɾ=T T=T ʔ=T d=D k=K ɡ=G f=F v=V θ=TH ð=DH s=S z=Z ʃ=SH ʒ=ZH h=HH m=M n=N ŋ=NG l=L ɹ=R j=Y w=W x=K
-    """.split()
+    """.split()  # noqa: SIM905
 )
 """misaki's symbols and the phones of ARPAbet; the rhotic vowels `ɜɹ`, `əɹ` are ER."""
 
