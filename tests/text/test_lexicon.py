@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from marstts.errors import DataError
-from marstts.text.lexicon import Lexicon, read_lexicon, respell
+from marstts.text.lexicon import Lexicon, read_lexicon, read_pronunciation, respell
+from marstts.text.phones import readable
 from marstts.text.rules.engine import Trace
 
 
@@ -25,14 +26,31 @@ from marstts.text.rules.engine import Trace
         ("GH", "GH"),
     ],
 )
-def test_pronunciations_become_letters(pronunciation: str, letters: str) -> None:
-    assert respell(pronunciation) == letters
+def test_pronunciations_become_letters_for_models_that_read_no_phones(pronunciation: str, letters: str) -> None:
+    assert respell(read_pronunciation(pronunciation)) == letters
+
+
+@pytest.mark.parametrize(
+    ("pronunciation", "phones"),
+    [
+        ("R EH1 K ER0 D", "{R EH1 K ER0 D}"),
+        ("R IH0 K AO1 R D", "{R IH0 K AO1 R D}"),
+        ("W AA T S", "{W AA1 T S}"),
+        ("/ˈɹɛkɚd/", "{R EH1 K ER0 D}"),
+        ("/ɹɪˈkɔːrd/", "{R IH0 K AO1 R D}"),
+        ("/ʃəˌvɔːnˈiː/", "{SH AH0 V AO2 N IY1}"),
+        ("/ˈbʌtn̩/", "{B AH1 T AH0 N}"),
+        ("/kˈOkəɹO/".replace("O", "oʊ"), "{K OW1 K ER0 OW0}"),
+    ],
+)
+def test_phones_keep_their_stress(pronunciation: str, phones: str) -> None:
+    assert readable(read_pronunciation(pronunciation)) == phones
 
 
 @pytest.mark.parametrize("pronunciation", ["Q QQ1", "/\u00a7/", "...", "x" * 300])
 def test_impossible_pronunciations_are_refused(pronunciation: str) -> None:
     with pytest.raises(DataError):
-        respell(pronunciation)
+        read_pronunciation(pronunciation)
 
 
 def test_a_file_is_read_with_its_comments(tmp_path: Path) -> None:
@@ -40,10 +58,11 @@ def test_a_file_is_read_with_its_comments(tmp_path: Path) -> None:
     path.write_text("# names\nNguyen\twin\tignored\n\nlive\t/l\u026av/\nSão Paulo\tsow powlo\n", encoding="utf-8")
     lexicon = read_lexicon(path)
     trace = Trace()
-    assert lexicon.apply("Nguyen nguyen LIVE in São Paulo, Nguyen\u2019s city; alive.", trace) == (
-        "win nguyen liv in sow powlo, win's city; alive."
+    assert readable(lexicon.apply("Nguyen nguyen LIVE in São Paulo, Nguyen\u2019s city; alive.", trace)) == (
+        "win nguyen {L IH1 V} in sow powlo, win's city; alive."
     )
-    assert ("lexicon", "LIVE", "liv") in [(step.rule, step.written, step.read) for step in trace.steps]
+    steps = [(step.rule, step.written, readable(step.read)) for step in trace.steps]
+    assert ("lexicon", "LIVE", "{L IH1 V}") in steps
 
 
 def test_small_letters_stand_for_every_spelling_and_capitals_for_their_own() -> None:

@@ -18,7 +18,10 @@ from marstts.errors import TextError
 from marstts.text.books.epub import Notes
 from marstts.text.language import warnings_of
 from marstts.text.lexicon import Lexicon, read_lexicon
+from marstts.text.phones import readable
+from marstts.text.pronunciation.words import PhoneUse, phone_words
 from marstts.text.reading import Manner, Passage, read_stream, read_text
+from marstts.text.rules.engine import Step
 from marstts.text.segments import Boundary, Segment
 from marstts.text.ssml import is_ssml
 
@@ -70,19 +73,30 @@ def passages_of(text: str, manner: Manner) -> Iterator[Passage]:
 def print_passage(passage: Passage, *, explain: bool, as_json: bool) -> None:
     """Print the sentences of a passage; with `explain` its written form and every step as well."""
     if as_json:
-        about = {"segments": [asdict(segment) for segment in passage.segments], "left_out": list(passage.left_out)}
+        segments = [asdict(segment) | {"text": readable(segment.text)} for segment in passage.segments]
+        about = {"segments": segments, "left_out": list(passage.left_out)}
         if explain:
-            about |= {"written": passage.written, "steps": [step._asdict() for step in passage.steps]}
+            about |= {"written": passage.written, "steps": [step._asdict() for step in steps_of(passage)]}
         typer.echo(json.dumps(about, ensure_ascii=False))
         return
     for segment in passage.segments:
         typer.echo(describe(segment))
     if explain:
-        width = max((len(step.rule) for step in passage.steps), default=0)
-        for step in passage.steps:
+        steps = steps_of(passage)
+        width = max((len(step.rule) for step in steps), default=0)
+        for step in steps:
             typer.echo(f"    {step.rule:<{width}}  {step.written!r} -> {step.read!r}")
         for run in dict.fromkeys(passage.left_out):
             typer.echo(f"    {'left out':<{width}}  {run!r}")
+
+
+def steps_of(passage: Passage) -> list[Step]:
+    """The readings by rule, then the phones of the words, as a model that reads phones gets them."""
+    steps = [step._replace(read=readable(step.read)) for step in passage.steps]
+    for text in dict.fromkeys(segment.text for segment in passage.segments):
+        words = ((text[word.start : word.end], word.characters) for word in phone_words(text, PhoneUse.KNOWN))
+        steps += [Step("phones", written, readable(said)) for written, said in words if written.isascii()]
+    return list(dict.fromkeys(steps))
 
 
 def describe(segment: Segment) -> str:
@@ -96,4 +110,4 @@ def describe(segment: Segment) -> str:
         notes.append("scene break")
     if segment.pause_seconds:
         notes.append(f"pause {segment.pause_seconds:g} s")
-    return " ".join(([segment.text] if segment.text else []) + ([f"[{'; '.join(notes)}]"] if notes else []))
+    return " ".join(([readable(segment.text)] if segment.text else []) + ([f"[{'; '.join(notes)}]"] if notes else []))

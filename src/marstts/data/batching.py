@@ -21,6 +21,7 @@ from pydantic import Field
 from marstts.data.corpus import Corpus
 from marstts.errors import DataError
 from marstts.io.config import Config
+from marstts.text.pronunciation.mixing import PhoneMixingConfig, mix_phones
 
 FINAL_PUNCTUATION = ".!?,;:… "
 
@@ -56,6 +57,9 @@ class BatchingConfig(Config):
     text_dropout: float = Field(0.0, ge=0.0, lt=1.0)
     """CFG dropout: probability that an item has no text. The model is then also trained on unconditional rows, which
     guidance distillation extrapolates from."""
+
+    phones: PhoneMixingConfig | None = None
+    """Words of the texts in phones, drawn at random, for models whose tokenizer has phones; None = letters only."""
 
 
 @dataclass(frozen=True)
@@ -123,6 +127,8 @@ class BatchSampler:
             texts[-1] = texts[-1].rstrip(FINAL_PUNCTUATION) or texts[-1]
         if draws[4] < self.config.text_dropout:
             texts = [""]
+        if self.config.phones is not None:
+            texts = [mix_phones(text, self.config.phones, rng) for text in texts]
         return TrainingItem(parts, reference, tuple(texts))
 
     def _plan(self, epoch: int) -> list[list[tuple[int, ...]]]:

@@ -22,6 +22,7 @@ from marstts.mars5.config import Mars5Config
 from marstts.mars5.engine import TokenEngine
 from marstts.mars5.pipeline import Pipeline
 from marstts.mars5.prompt import CloneMode, Speaker, SpeechPrompt, check_codes
+from marstts.text.lexicon import without_marks
 from marstts.text.tokenizers.bpe import BPE
 from marstts.voice import Voice
 
@@ -69,7 +70,7 @@ class Mars5Speech:
         Raises TextError where the text is empty or too long, VoiceError where the voice was made for another model.
         """
         mode = CloneMode.SHALLOW if voice.prefix is None else CloneMode.DEEP
-        given = self.pipeline.prompt(text, self.speaker(voice), mode)
+        given = self.pipeline.prompt(without_marks(text), self.speaker(voice), mode)
         return SpeechPrompt(given, self.engine.numbers.of(given.speech_ids)[:, None])
 
     def speaker(self, voice: Voice) -> Speaker:

@@ -31,6 +31,8 @@ from marstts.mars6.export import decoder_graphs, quantize
 from marstts.mars6.speech import Mars6Speech
 from marstts.mars6.spelling import Spelling
 from marstts.speaker.base import SpeakerEncoder
+from marstts.text.phones import PHONE_TOKENS
+from marstts.text.pronunciation.words import PhoneUse
 from marstts.text.tokenizers.bpe import BPE
 from marstts.weights import published_checkpoint
 
@@ -53,6 +55,9 @@ class Mars6Settings(Config):
     """`simple`, for models trained on texts without capitals: "STOP" is read as "stop", "B B C" as "bee bee see".
 
     `em dashes`, for the published model, whose script has no hyphens."""
+
+    phones: PhoneUse = PhoneUse.NONE
+    """Words that the model reads in phones; others than `none` need a tokenizer with phones."""
 
 
 def parse_settings(values: Mapping[str, Any], source: str) -> Mars6Settings:
@@ -96,6 +101,10 @@ def speech_model(engine: Engine[Any], bundle: Path, settings: Mars6Settings, sam
             f"{printable_name(bundle)}: style_offset has {len(settings.style_offset)} numbers, but style embeddings of "
             f"this model have {config.style_size}"
         )
+    if settings.phones is not PhoneUse.NONE and not tokenizer.special_tokens.keys() >= set(PHONE_TOKENS):
+        raise CheckpointError(
+            f"{printable_name(bundle)}: its setting `phones` is {settings.phones.value!r}, but its tokenizer has none"
+        )
     return Mars6Speech(
         config=config,
         tokenizer=tokenizer,
@@ -103,6 +112,7 @@ def speech_model(engine: Engine[Any], bundle: Path, settings: Mars6Settings, sam
         quality_prefix_hz=settings.quality_prefix_hz,
         style_offset=settings.style_offset,
         spelling=settings.spelling,
+        phones=settings.phones,
         sampling=sampling,
     )
 

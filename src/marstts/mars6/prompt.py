@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from marstts.errors import ConfigError, DataError, TextError, VoiceError
 from marstts.mars6.config import IDENTITY, STYLE, Mars6Config, patchify
-from marstts.mars6.spelling import Spelling, spell
+from marstts.mars6.spelling import Spelling, read_aloud
+from marstts.text.pronunciation.words import PhoneUse
 from marstts.text.tokenizers.bpe import BPE
 from marstts.voice import Voice
 
@@ -79,6 +80,7 @@ def build_prompt(
     config: Mars6Config,
     quality: int | None = 48000,
     spelling: Spelling = Spelling.AS_WRITTEN,
+    phones: PhoneUse = PhoneUse.NONE,
 ) -> Mars6Prompt:
     """`text` to be spoken by `voice`; deep where the voice has a prefix.
 
@@ -88,8 +90,8 @@ def build_prompt(
     if not text:
         raise TextError("there is nothing to say: the text is empty")
     check_embeddings(voice, config)
-    spelled = spell(text, spelling)
-    transcript = None if voice.prefix is None else spell(voice.prefix.transcript.strip(), spelling).text
+    spelled = read_aloud(text, spelling, phones)
+    transcript = None if voice.prefix is None else read_aloud(voice.prefix.transcript.strip(), spelling, phones).text
     string = prompt_string(spelled.text, quality=quality, transcript=transcript)
     text_ids, offsets = tokenizer.encode_with_offsets(string)
     return Mars6Prompt(

@@ -19,6 +19,7 @@ from marstts.generation.request import SamplingConfig
 from marstts.mars6.config import Mars6Config, unpatchify
 from marstts.mars6.prompt import Mars6Prompt, build_prompt
 from marstts.mars6.spelling import Spelling
+from marstts.text.pronunciation.words import PhoneUse
 from marstts.text.tokenizers.bpe import BPE
 from marstts.voice import Voice
 
@@ -40,6 +41,9 @@ class Mars6Speech:
     spelling: Spelling = Spelling.AS_WRITTEN
     """Spelling of capitals and single letters in prompts."""
 
+    phones: PhoneUse = PhoneUse.NONE
+    """Words of prompts that are phones."""
+
     sampling: SamplingConfig = field(default_factory=SamplingConfig)
 
     architecture: str = "mars6"
@@ -54,7 +58,9 @@ class Mars6Speech:
 
     def prompt(self, text: str, voice: Voice) -> Mars6Prompt:
         """Build the prompt of `text` spoken by `voice`; raises as `build_prompt`."""
-        prompt = build_prompt(text, voice, self.tokenizer, self.config, self.quality_prefix_hz, self.spelling)
+        prompt = build_prompt(
+            text, voice, self.tokenizer, self.config, self.quality_prefix_hz, self.spelling, self.phones
+        )
         return replace(prompt, style=with_offset(prompt.style, self.style_offset)) if self.style_offset else prompt
 
     def text_spans(self, prompt: Mars6Prompt) -> NDArray[np.int64] | None:

@@ -17,6 +17,11 @@ from enum import Enum
 import numpy as np
 from numpy.typing import NDArray
 
+from marstts.text.intonation import final_contours
+from marstts.text.lexicon import respell
+from marstts.text.phones import FALLING, PHONE_RUN, RISING
+from marstts.text.pronunciation.words import PhoneUse, phone_words
+
 
 class Spelling(str, Enum):
     """The spelling of words in capitals and single letters."""
@@ -126,6 +131,47 @@ def spell(text: str, spelling: Spelling) -> SpelledText:
         is_initial = len(piece[0]) == 1 and piece[0].isupper() and form != piece[0]
         end = piece.end() + (is_initial and _INITIAL.match(after) is not None)
     return SpelledText(spelled + text[end:], np.array([*places, *range(end, len(text) + 1)]))
+
+
+def with_contours(spelled: SpelledText) -> SpelledText:
+    """The text with a mark of the pitch's course before the final mark of each question that a rule knows."""
+    text, places = spelled.text, spelled.places
+    for place, contour in reversed(list(final_contours(text))):
+        text = text[:place] + contour + text[place:]
+        places = np.insert(places, place, places[place])
+    return SpelledText(text, places)
+
+
+def without_contours(spelled: SpelledText) -> SpelledText:
+    """The text without marks of the pitch's course, for models that read none."""
+    kept = [place for place, character in enumerate(spelled.text) if character not in (RISING, FALLING)]
+    if len(kept) == len(spelled.text):
+        return spelled
+    return SpelledText("".join(spelled.text[place] for place in kept), spelled.places[[*kept, len(spelled.text)]])
+
+
+def with_phones(spelled: SpelledText, use: PhoneUse) -> SpelledText:
+    """The text with words in phones; for a model of letters, those that the user gave are letters again."""
+    if use is PhoneUse.NONE and PHONE_RUN.search(spelled.text) is None:
+        return spelled
+    pieces: list[str] = []
+    places: list[NDArray[np.int64]] = []
+    end = 0
+    for word in phone_words(spelled.text, use):
+        said = word.characters if use is not PhoneUse.NONE else respell(spelled.text[word.start : word.end])
+        pieces += (spelled.text[end : word.start], said)
+        inside = np.linspace(word.start, word.end, len(said), endpoint=False).astype(int)
+        places += (spelled.places[end : word.start], spelled.places[inside])
+        end = word.end
+    return SpelledText("".join([*pieces, spelled.text[end:]]), np.concatenate([*places, spelled.places[end:]]))
+
+
+def read_aloud(text: str, spelling: Spelling, phones: PhoneUse) -> SpelledText:
+    """A sentence as the model reads it: spelled, its questions marked, its words in phones."""
+    spelled = spell(text, spelling)
+    if phones is PhoneUse.NONE:
+        return with_phones(without_contours(spelled), phones)
+    return with_phones(with_contours(spelled), phones)
 
 
 def lone_interjection(word: str) -> str:

@@ -31,6 +31,7 @@ from marstts.synthesis.transcript_check import transcript_fits
 from marstts.synthesis.words.written_forms import with_forms
 from marstts.text.books.book import read_book
 from marstts.text.lexicon import Lexicon
+from marstts.text.phones import readable
 from marstts.text.reading import read_text
 from marstts.text.sentences import split_sentences
 
@@ -106,7 +107,9 @@ def readings_of(text: str, lexicon: Lexicon | None) -> dict[str, object]:
     """Words that are read otherwise than they are written, in the order of the text, and what is left out."""
     reading = read_text(text, lexicon)
     segments = [segment for passage in reading.passages for segment in with_forms(passage)]
-    pairs = [(form.written, segment.text[form.start : form.end]) for segment in segments for form in segment.forms]
+    pairs = [
+        (form.written, readable(segment.text[form.start : form.end])) for segment in segments for form in segment.forms
+    ]
     found = [without_mark(*pair) for pair in pairs if letters(pair[0]) != letters(pair[1])]
     return {"readings": found, "warnings": list(reading.warnings)}
 

@@ -17,6 +17,7 @@ from pydantic import Field, model_validator
 from marstts.generation.request import Limits, StopReason
 from marstts.io.config import Config
 from marstts.synthesis.speech import Take
+from marstts.text.phones import readable
 
 
 class BackoffConfig(Config):
@@ -129,7 +130,8 @@ def is_audible(take: Take, config: BackoffConfig) -> bool:
 
 def phrase_late_warning(take: Take, flaw: RejectReason) -> str:
     """The warning for a flawed take whose beginning was sent already."""
-    return f"“{take.text}”: was flawed, but its beginning had been sent already: {flaw.value} ({take.seconds:.1f} s)"
+    text = readable(take.text)
+    return f"“{text}”: was flawed, but its beginning had been sent already: {flaw.value} ({take.seconds:.1f} s)"
 
 
 def phrase_warning(take: Take, attempts: int, config: BackoffConfig) -> str:
@@ -137,6 +139,5 @@ def phrase_warning(take: Take, attempts: int, config: BackoffConfig) -> str:
     flaw = rejection_reason(take, config)
     assert flaw is not None
     named = f" ({', '.join(map(str, take.flaws))})" if flaw is RejectReason.WRONG_WORDS else ""
-    return (
-        f"“{take.text}”: after {attempts} attempts the best take is flawed: {flaw.value}{named} ({take.seconds:.1f} s)"
-    )
+    text = readable(take.text)
+    return f"“{text}”: after {attempts} attempts the best take is flawed: {flaw.value}{named} ({take.seconds:.1f} s)"

@@ -27,6 +27,7 @@ from marstts.generation.request import StopReason
 from marstts.synthesis.words import captions
 from marstts.synthesis.words.flaws import TakeFlaw
 from marstts.synthesis.words.word_times import Word
+from marstts.text.phones import readable
 from marstts.text.segments import SENTENCE_PAUSE_SECONDS
 from marstts.text.sentences import last_mark
 from marstts.voice import Prefix, Voice
@@ -110,7 +111,7 @@ class Take:
     def report(self) -> dict[str, Any]:
         """The take without codes and audio, for programs."""
         return {
-            "text": self.text,
+            "text": readable(self.text),
             "stop": self.stop.value,
             "top_p": self.top_p,
             "attempts": self.attempts,

@@ -29,6 +29,7 @@ from marstts.synthesis.runner import Failed, Finished, Runner
 from marstts.synthesis.speech import Chunk, Continuation, Samples, Speech, Take, pause_of, silence, spaced
 from marstts.synthesis.texts import DEFAULT_BATCH, SentenceTask, TextRun
 from marstts.synthesis.words.word_times import Word
+from marstts.text.phones import readable
 from marstts.text.reading import USUAL_PAUSES
 from marstts.text.segments import Pauses
 from marstts.voice import Voice, average_voice
@@ -400,7 +401,7 @@ class Sent:
             samples=samples,
             sample_rate=self._rate,
             sentence=task.index + 1,
-            text=task.segment.text,
+            text=readable(task.segment.text),
             take=take,
             text_warning=task.text.warning if warns else None,
             is_last=is_last,

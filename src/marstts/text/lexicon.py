@@ -1,20 +1,22 @@
 """A user's dictionary: words and how they are pronounced, as a respelling, in ARPAbet or in IPA.
 
-Upstream: a TSV file, one `word<TAB>pronunciation` a line, and overrides in the text: `[Nguyen]{win}`.
-Downstream: `reading`, which puts the respelling in the place of the word. The models read letters, so phones are mapped
-to letters that are read that way: `{S IH1 N AE0 P S}` and `/sɪnæps/` become "sinaps".
+Upstream: a TSV file, one `word<TAB>pronunciation` a line; overrides in the text, `[Nguyen]{win}`, `[Nguyen](/nwɪn/)`.
+Downstream: `reading`, which puts the pronunciation in the place of the word: a respelling as it is, phones as
+characters of `phones`. Models that read phones say them as they are, with their stress. For models that read letters
+only, `respell` maps phones to letters that are read that way: `S IH1 N AE0 P S` and `/sɪnæps/` become "sinaps".
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from marstts.errors import DataError
 from marstts.io.reading import printable_name, read_text
+from marstts.text.phones import FALLING, PHONE_RUN, RISING, VOWELS, as_characters, as_phones, with_stress
 from marstts.text.rules.engine import Trace
 from marstts.text.rules.tables import table
 
@@ -29,14 +31,17 @@ _IPA: dict[str, str] = table("phones")["ipa"]
 
 _IPA_SYMBOL = re.compile("|".join(sorted(map(re.escape, _IPA), key=len, reverse=True)))
 _IPA_MARKS = re.compile("[ˈˌ.ːˑ͡ʰ \\-]")
+_STRESS = {"ˈ": "1", "ˌ": "2"}
+_IPA_TOKEN = re.compile(f"[ˈˌ]|{_IPA_SYMBOL.pattern}")
 _ARPABET = re.compile(r"[A-Z]{1,2}[0-2]?(?: [A-Z]{1,2}[0-2]?)*")
 _WORD = re.compile(r"[^\W\d_]+(?:['\u2019-][^\W\d_]+)*")
+_CONTOUR = re.compile(r"\[(ris|fall)ing\](?=[?!.]|$)", re.IGNORECASE)
 _OVERRIDE = re.compile(r"\[(?P<word>[^\[\]{}]{1,80})\]\{(?P<say>[^{}]{1,200})\}")
 
 
 @dataclass(frozen=True)
 class Lexicon:
-    """Respellings by word; a word in small letters stands for every spelling of it."""
+    """Pronunciations by word; a word in small letters stands for every spelling of it."""
 
     respellings: Mapping[str, str] = field(default_factory=dict)
 
@@ -94,16 +99,16 @@ def read_lexicon(path: Path | str) -> Lexicon:
 
 
 def read_entry(line: str) -> tuple[str, str]:
-    """The word and the respelling of one line; raises DataError."""
+    """The word and the pronunciation of one line; raises DataError."""
     word, tab, pronunciation = line.partition("\t")
     word = unicodedata.normalize("NFC", word.strip()).replace("\u2019", "'")
     if not tab or not word or not pronunciation.strip():
         raise DataError(f"expected a word, a tab and a pronunciation, but came {line[:60]!r}")
-    return word, respell(pronunciation.split("\t")[0].strip())
+    return word, read_pronunciation(pronunciation.split("\t")[0].strip())
 
 
-def respell(pronunciation: str) -> str:
-    """Letters that the model reads as `pronunciation`: itself, or from ARPAbet (`S IH1 N`) or IPA (`/sɪn/`).
+def read_pronunciation(pronunciation: str) -> str:
+    """The text that is said so: a respelling itself; phones of ARPAbet (`S IH1 N`) or IPA (`/sɪn/`) as characters.
 
     Raises DataError for phones that are not known.
     """
@@ -112,36 +117,57 @@ def respell(pronunciation: str) -> str:
     if len(pronunciation) > 2 and pronunciation[0] == pronunciation[-1] == "/":
         return _from_ipa(pronunciation[1:-1])
     if _ARPABET.fullmatch(pronunciation) and (" " in pronunciation or pronunciation[-1].isdigit()):
-        return _from_arpabet(pronunciation.split())
+        return as_characters(with_stress(pronunciation.split()))
     if not any(character.isalpha() for character in pronunciation):
         raise DataError(f"expected letters, ARPAbet or IPA between slashes, but came {pronunciation[:60]!r}")
     return pronunciation
 
 
-def _from_arpabet(phones: list[str]) -> str:
-    letters = []
-    for phone in phones:
-        base = phone.rstrip("012")
-        if base not in _LETTERS:
-            raise DataError(f"expected phones of ARPAbet, but {phone!r} is none")
-        letters.append("a" if phone == "AH0" and phone is phones[-1] else _LETTERS[base])
-    return "".join(letters)
+def respell(text: str) -> str:
+    """The text with its phones as letters, for models that read letters only; nothing else changes."""
+    return PHONE_RUN.sub(lambda run: letters_of(as_phones(run[0])), text)
+
+
+def without_marks(text: str) -> str:
+    """A spoken text for models that read letters only: phones respelled, marks of intonation left out."""
+    return respell(text.replace(RISING, "").replace(FALLING, ""))
+
+
+def letters_of(phones: Sequence[str]) -> str:
+    """Letters that are read as these phones, as far as letters can; stress is lost."""
+    letters = [_LETTERS[phone.rstrip("012")] for phone in phones]
+    return "".join([*letters[:-1], "a"] if phones[-1] == "AH0" else letters)
 
 
 def _from_ipa(symbols: str) -> str:
-    symbols = unicodedata.normalize("NFC", symbols)
-    phones = []
-    for word in symbols.split():
+    """Words of IPA as characters. A mark of stress counts for the next vowel."""
+    words = []
+    for word in unicodedata.normalize("NFC", symbols).split():
         rest = _IPA_SYMBOL.sub("", _IPA_MARKS.sub("", word))
         if rest:
             raise DataError(f"expected IPA symbols of English, but {rest[0]!r} is none")
-        found = [_IPA[match[0]] for match in _IPA_SYMBOL.finditer(re.sub("[ˈˌ.]", "", word))]
-        phones.append(_from_arpabet([phone for phone in found if phone]))
-    return " ".join(phones)
+        phones, stress = [], "0"
+        for match in _IPA_TOKEN.finditer(word):
+            if match[0] in _STRESS:
+                stress = _STRESS[match[0]]
+            for phone in _IPA.get(match[0], "").split():
+                is_vowel = phone in VOWELS
+                phones.append(phone + stress if is_vowel else phone)
+                stress = "0" if is_vowel else stress
+        words.append(as_characters(with_stress(phones)))
+    return " ".join(words)
 
 
 def apply_overrides(text: str, trace: Trace) -> str:
     """`text` with every override read: `[Nguyen]{win}` -> "win". Raises DataError for an unknown pronunciation."""
+    if "ing]" in text:
+        text = _CONTOUR.sub(lambda mark: RISING if mark[1].lower() == "ris" else FALLING, text)
     if "]{" not in text:
         return text
-    return _OVERRIDE.sub(lambda match: _record(match["word"], respell(match["say"].strip()), trace), text)
+    return _OVERRIDE.sub(lambda match: _record(match["word"], read_pronunciation(match["say"].strip()), trace), text)
+
+
+def written_words(text: str) -> str:
+    """`text` without the pronunciations that it gives: `[Nguyen]{win}` -> "Nguyen"."""
+    text = _CONTOUR.sub("", text) if "ing]" in text else text
+    return _OVERRIDE.sub(lambda match: match["word"], text) if "]{" in text else text

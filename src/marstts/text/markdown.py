@@ -58,6 +58,9 @@ _LINK = re.compile(
     r"(?<!!)\[" + _NO_MARK + r"(?P<text>[^\[\]]{1,500})\]"
     r"\((?:<[^<>]{0,2000}>|[^()\s]{0,2000}(?:\([^()\s]{0,500}\)[^()\s]{0,500})?)(?:\s[\"'][^\"']{0,200}[\"'])?\)"
 )
+_PRONOUNCED = re.compile(r"(?<!!)\[(?P<word>[^\[\]{}]{1,80})\]\((?P<phones>/(?=[^/()]*[^\x00-\x7f])[^/()]{1,200}/)\)")
+"""A word and its phones in IPA, of which one at least is no ASCII: `[Watts](/wˈɑts/)`; `[About](/about/)` is a link."""
+
 _REFERENCE_LINK = re.compile(r"\[" + _NO_MARK + r"(?P<text>[^\[\]]{1,500})\]\[" + _NO_MARK + r"[^\[\]]{0,100}\]")
 _DEFINITION = re.compile(r" {0,3}\[" + _NO_MARK + r"[^\[\]]{1,100}\]:[ \t]+(?:<\S+>|\S*[/.#@]\S*)(?:[ \t]+[\"'(].*)?$")
 _FOOTNOTE = re.compile(r"\[\^[A-Za-z0-9_-]{1,30}\]")
@@ -111,6 +114,7 @@ def inline(text: str) -> str:
     """`text` without the marks of links, emphasis and code; links and pictures leave their words."""
     if "[" in text:
         text = _IMAGE.sub(r"\g<text>", text)
+        text = _PRONOUNCED.sub(r"[\g<word>]{\g<phones>}", text)
         text = _LINK.sub(r"\g<text>", text)
         text = _FOOTNOTE.sub("", text)
         text = _REFERENCE_LINK.sub(lambda link: link[0] if is_direction(f"[{link['text']}]") else link["text"], text)

@@ -15,9 +15,10 @@ from marstts.errors import DataError, TextError
 from marstts.text.blocks import Block, cut_blocks
 from marstts.text.dialogue import with_quotes
 from marstts.text.language import warnings_of
-from marstts.text.lexicon import Lexicon, apply_overrides
+from marstts.text.lexicon import Lexicon, apply_overrides, written_words
 from marstts.text.markdown import LineKind
 from marstts.text.normalize import normalize_block
+from marstts.text.phones import without_phones
 from marstts.text.rules.engine import Step, Trace
 from marstts.text.segments import (
     MAX_PAUSE_SECONDS,
@@ -222,7 +223,7 @@ def _read_block(block: Block, style: Segment, default: str | None, manner: Manne
         segments[-1] = _ended(segments[-1], Boundary.HEADING, pauses)
     if segments and block.ends_paragraph:
         segments[-1] = _ended(segments[-1], Boundary.PARAGRAPH, pauses)
-    written = _VOICE.sub(" ", block.text).strip()
+    written = written_words(_VOICE.sub(" ", block.text)).strip()
     return Passage(written, tuple(segments), tuple(trace.steps), tuple(trace.left_out)), style.voice
 
 
@@ -243,7 +244,7 @@ def _speak(
 def _respelled(text: str, lexicon: Lexicon, trace: Trace) -> str:
     """The text with the pronunciations that it gives itself, and those of the lexicon."""
     try:
-        return lexicon.apply(apply_overrides(text, trace), trace)
+        return lexicon.apply(apply_overrides(without_phones(text), trace), trace)
     except DataError as error:
         raise TextError(f"{text[:40]!r}: {error}") from error
 

@@ -16,7 +16,7 @@ from defusedxml import DefusedXmlException
 from defusedxml.ElementTree import ParseError, fromstring
 
 from marstts.errors import DataError, TextError
-from marstts.text.lexicon import respell
+from marstts.text.lexicon import read_pronunciation, respell
 from marstts.text.numbers.words import cardinal, one_by_one, ordinal
 from marstts.text.segments import BREAK_SECONDS, MAX_PAUSE_SECONDS, MAX_RATE, MIN_RATE, Segment
 
@@ -29,6 +29,7 @@ PARAGRAPH_PAUSE_SECONDS = 0.4
 _TIME = re.compile(r"\+?(?P<number>[0-9]{0,6}(?:\.[0-9]{1,3})?)(?P<unit>ms|s)")
 _PERCENT = re.compile(r"(?P<sign>[+-]?)(?P<number>[0-9]{1,4}(?:\.[0-9]{1,3})?)%")
 _SPACE = re.compile(r"\s+")
+_BRACKETS = re.compile(r"[\[\]{}]")
 _IGNORED = frozenset({"speak", "mark", "w", "token", "lang", "desc", "metadata", "meta", "lexicon", "prosody"})
 
 
@@ -182,8 +183,10 @@ def _phonemes(element: Element, words: str) -> str:
     sounds = (element.get("ph") or "").strip()
     if not sounds:
         return words
+    said = f"/{sounds}/" if element.get("alphabet", "ipa") == "ipa" else sounds
     try:
-        return respell(f"/{sounds}/" if element.get("alphabet", "ipa") == "ipa" else sounds)
+        letters = respell(read_pronunciation(said))
+        return f"[{_BRACKETS.sub(' ', words)[:80] or letters}]{{{said}}}"
     except DataError as error:
         raise TextError(f"the SSML phoneme of {words[:40]!r}: {error}") from error
 

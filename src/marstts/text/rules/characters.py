@@ -9,6 +9,7 @@ import re
 import unicodedata
 from functools import cache
 
+from marstts.text.phones import PHONE_TOKENS
 from marstts.text.rules.engine import Trace
 from marstts.text.rules.tables import table
 
@@ -19,7 +20,7 @@ _REPLACEMENTS = {
     **dict.fromkeys("\u2012\u2013\u2014\u2015\u2e3a\u2e3b", "—"),  # one long dash for now: between digits it means "to"
     **table("symbols")["folded"],
 }
-_KEPT = frozenset(table("symbols")["named"]) | {"·"}
+_KEPT = frozenset(table("symbols")["named"]) | {"·"} | frozenset(PHONE_TOKENS)
 _INVISIBLE = {"Mn", "Me", "Cf"}
 """Combining marks, emoji variation selectors, joiners: they vanish without parting the letters around them."""
 

@@ -9,7 +9,8 @@ import html
 import re
 
 from marstts.errors import DataError
-from marstts.text.lexicon import respell
+from marstts.text.lexicon import read_pronunciation
+from marstts.text.phones import PHONE_CHARACTERS
 from marstts.text.rules.engine import Trace, rule
 from marstts.text.rules.forms import rules_of
 from marstts.text.rules.tables import either, table, word_set
@@ -33,7 +34,7 @@ def _read_tag(match: re.Match[str]) -> str:
 def _read_override(match: re.Match[str]) -> str:
     """The respelling of `[word]{respelling}`; the word itself where there is no such pronunciation."""
     try:
-        return respell(match["say"].strip())
+        return read_pronunciation(match["say"].strip())
     except DataError:
         return match["word"]
 
@@ -107,7 +108,7 @@ RULES = [
 _NAMED = table("symbols")["named"]
 _NAMED_SYMBOL = re.compile(f"[{re.escape(''.join(_NAMED))}]")
 _BRACKETS = re.compile(r"[()\[\]{}]+")
-_NOT_READ = re.compile(r"[^A-Za-z.,?!;:'\" -]")
+_NOT_READ = re.compile(rf"[^A-Za-z{PHONE_CHARACTERS}.,?!;:'\" -]")
 
 
 def name_symbols(text: str, trace: Trace) -> str:

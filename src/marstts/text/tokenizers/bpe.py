@@ -101,6 +101,12 @@ class BPE:
         added = self._tokenizer.get_added_tokens_decoder()
         return {added[index].content: index for index in sorted(added)}
 
+    def with_special_tokens(self, tokens: Sequence[str]) -> BPE:
+        """This vocabulary with more special tokens after its last id; those that it has already stay as they are."""
+        extended = Tokenizer.from_str(self._tokenizer.to_str())
+        extended.add_special_tokens([special_token(token) for token in tokens if token not in self.special_tokens])
+        return BPE(extended)
+
     def encode(self, text: str) -> list[int]:
         """Ids of `text`; special tokens are recognized wherever they are written out in it."""
         return self._tokenizer.encode(_without_lone_surrogates(text)).ids

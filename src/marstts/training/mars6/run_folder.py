@@ -18,9 +18,11 @@ from marstts.mars6.model import Mars6
 from marstts.mars6.prompt import SPECIAL_TOKENS
 from marstts.models import load_for_training
 from marstts.text.normalize import normalize
+from marstts.text.phones import PHONE_TOKENS
 from marstts.text.tokenizers.bpe import BPE
 from marstts.training.checkpoint import check_same_model, first_readable, latest, load_weights, preferred
 from marstts.training.mars6.config import PretrainConfig, TrainedConfig
+from marstts.training.mars6.phone_embeddings import with_phone_embeddings
 
 CONFIG_FILE, TOKENIZER_FILE = "config.json", "tokenizer.json"
 
@@ -38,6 +40,7 @@ class HasWeights(Protocol):
     """The part of a task that `init_from` sets."""
 
     modules: dict[str, nn.Module]
+    tokenizer: BPE
 
 
 def open_run(folder: Path, config: PretrainConfig, corpus: Corpus, base: str | Path | None = None) -> BPE:
@@ -60,6 +63,8 @@ def open_run(folder: Path, config: PretrainConfig, corpus: Corpus, base: str | P
         else:
             source = Path(base) if latest(Path(base)) else find_bundle(str(base))
             tokenizer = BPE.load(source / TOKENIZER_FILE)
+        if config.batching.phones is not None:
+            tokenizer = tokenizer.with_special_tokens(PHONE_TOKENS)
         tokenizer.save(path)
     write_config(config, folder / CONFIG_FILE)
     return BPE.load(path)
@@ -83,9 +88,13 @@ def spoken_text(text: str) -> str:
 def init_from(task: HasWeights, base: str | Path) -> None:
     """Set the weights to the EMA of another run, or to a bundle's (by folder or by a packaged model's name).
 
+    Weights of a model that reads letters get embeddings of phones where the task's tokenizer has phones.
+
     CheckpointError if the weights do not fit the configuration.
     """
     source = trained_model(Path(base)) if latest(Path(base)) else load_for_training(str(base))
+    if source.config.text_vocab_size == task.tokenizer.vocab_size - len(PHONE_TOKENS):
+        source = with_phone_embeddings(source, task.tokenizer)
     for module in task.modules.values():
         try:
             module.load_state_dict(source.state_dict())

@@ -1,0 +1,87 @@
+"""Words of a sentence in phones: which words, and by what.
+
+Upstream: `dictionary`, `letters_to_sounds`.  Downstream: `mars6.spelling` (synthesis), `mixing` (training).
+After K. Kastner et al., "Representation Mixing for TTS Synthesis" (arXiv:1811.07240): a model reads letters and phones,
+mixed word by word. Heteronyms stay letters, for a model sees their context and a dictionary does not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from enum import Enum
+from functools import lru_cache
+from typing import NamedTuple
+
+from marstts.text.phones import PHONE_RUN, as_characters, as_phones
+from marstts.text.pronunciation.dictionary import Pronunciation, look_up
+from marstts.text.pronunciation.letters_to_sounds import guess
+
+WORD = re.compile(r"(?<![A-Za-z'])[A-Za-z]+(?:'[A-Za-z]+)*")
+
+_PIECE = re.compile(rf"(?P<phones>{PHONE_RUN.pattern})(?P<possessive>'s(?![A-Za-z]))?|(?P<word>{WORD.pattern})")
+_SIBILANTS = frozenset(["S", "Z", "SH", "ZH", "CH", "JH"])
+_VOICELESS = frozenset(["P", "T", "K", "F", "TH"])
+
+
+class PhoneUse(str, Enum):
+    """Words that a model reads in phones."""
+
+    NONE = "none"
+    """A model of letters: phones that a user gives become letters (`lexicon.respell`)."""
+
+    GIVEN = "given"
+    """Words whose pronunciation a user gives."""
+
+    KNOWN = "known"
+    """All words of the table, but heteronyms, and those that the letter-to-sound model reads."""
+
+
+class PhoneWord(NamedTuple):
+    """A word of a text that is read in phones."""
+
+    start: int
+    end: int
+    """First character of the text and last + 1."""
+
+    characters: str
+    """Its phones, as characters."""
+
+
+def phone_words(text: str, use: PhoneUse) -> Iterator[PhoneWord]:
+    """The words of a text that a model reads in phones, in order; those that a user gave have characters already."""
+    for piece in _PIECE.finditer(text):
+        if piece["phones"]:
+            ending = as_characters(possessive(as_phones(piece["phones"]))) if piece["possessive"] else ""
+            yield PhoneWord(*piece.span(), piece["phones"] + ending)
+        elif use is PhoneUse.KNOWN:
+            phones = phones_of(piece["word"])
+            if phones is not None:
+                yield PhoneWord(*piece.span(), as_characters(phones))
+
+
+def phones_of(word: str) -> tuple[str, ...] | None:
+    """The phones of a word by the table, else by the letter-to-sound model; None for heteronyms and lone letters."""
+    found = known_phones(word)
+    if found is not None:
+        return None if found.depends_on_context else found.phones
+    return guess(word) if len(word) > 1 else None
+
+
+@lru_cache(maxsize=4096)
+def known_phones(word: str) -> Pronunciation | None:
+    """The pronunciation of a word by the table, plurals and possessives included; None where the table has none."""
+    found = look_up(word)
+    if found is None and word.lower().endswith("s"):
+        stem = look_up(word[:-2] if word[-2:-1] == "'" else word[:-1])
+        if stem is not None:
+            return Pronunciation((*stem.phones, *possessive(stem.phones)), stem.depends_on_context)
+    return found
+
+
+def possessive(phones: tuple[str, ...] | list[str]) -> tuple[str, ...]:
+    """The phones of "'s", or of a plural's "s", after a word."""
+    last = phones[-1].rstrip("012") if phones else ""
+    if last in _SIBILANTS:
+        return ("IH0", "Z")
+    return ("S",) if last in _VOICELESS else ("Z",)
