@@ -43,7 +43,7 @@ PITCH_AHEAD = 1
 
 MIN_PITCH_PATCHES = 32
 """Patches from which pitch is predicted at least. Matrices of few rows are multiplied in another order, so the pitch of
-small windows would be rounded otherwise, and the phase of the pulses sums up the difference to the end of a sentence."""
+small windows would be rounded otherwise, and the phase of the pulses sums up the difference over a sentence."""
 
 CONTEXT_PATCHES = 8
 """Patches around a training segment that an encoder with a recognizer reads, and nothing decodes."""

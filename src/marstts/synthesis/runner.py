@@ -262,7 +262,7 @@ class Runner:
         is_begun = open_patches(row) >= self._begins_with(outlet, sizes)
         if row.stop is not None and not is_begun:
             take = self._take_of(running, row)
-            if outlet.start is not None:
+            if outlet.start is not None and self._session.model.is_incremental:
                 self._unsent.setdefault(task, []).append(self._unsent_take(running, row, outlet, take))
             yield from self._advance(running, take)
         elif row.stop is not None:
@@ -295,9 +295,9 @@ class Runner:
         return Unsent(take, Waveform(outlet.all_samples, take.waveform.sample_rate), timing)
 
     def _as_sent(self, task: SentenceTask, kept: Take) -> Take | None:
-        """The take that is kept of a sentence as a stream sends it; None where takes are handed over whole.
+        """The take that is kept of a sentence as a stream sends it; None where it has the edges of a whole take.
 
-        A sentence that was divided has the edges of whole takes, too.
+        These are takes that are handed over whole, sentences that were divided, and models that stream nothing.
         """
         for unsent in self._unsent.pop(task, ()):
             if unsent.take.codes is kept.codes:
