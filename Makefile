@@ -2,6 +2,7 @@
 # check: the same in an existing environment.  check-fast: without slow tests and types.
 # end-to-end: whole recipes on miniatures, commands that are killed, servers, pages in a browser; .ci/run and GitHub run them after
 # the tests.
+# perturbed: the tests that speak, on ten perturbed copies of the packaged model: takes as on other processors.
 # WORKERS: how pytest spreads the tests over processes, one of one thread for each core; empty for a single process.
 # dist: wheel and sdist in dist/, checked and spoken with.  site: the documents as a static site in site/.
 # lock: write the versions of the environment into constraints.txt, which `test` and the Dockerfile install.
@@ -21,7 +22,7 @@ export PYTHONDONTWRITEBYTECODE =  # the tests start many processes, which would 
 figures:
 	$(VENV)/bin/python tools/figures.py measure --people "$(PEOPLE)" --whisper "$(WHISPER)" $(FIGURES)
 
-.PHONY: figures speak test check check-fast tests end-to-end lint types dist site format lock
+.PHONY: figures speak test check check-fast tests end-to-end perturbed lint types dist site format lock
 
 speak: $(VENV)/light
 	$(VENV)/bin/marstts speak "$(TEXT)" --reference $(REFERENCE) --output speech.wav
@@ -65,6 +66,9 @@ check-fast: lint
 
 end-to-end:
 	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest $(WORKERS) $(LIMIT) -m end_to_end
+
+perturbed:
+	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest $(WORKERS) $(LIMIT) -m speaks --perturb 10
 
 lint:
 	$(VENV)/bin/ruff format --check $(SOURCES)

@@ -7,12 +7,16 @@ import os
 import re
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from filelock import FileLock
 
 from marstts.audio import Waveform, read, resample, write
+
+if TYPE_CHECKING:
+    from marstts.synthesis.synthesizer import Synthesizer
 
 HERE = Path(__file__).parent
 RECORDINGS = HERE / "audio"
@@ -23,6 +27,26 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     is_fast = config.option.markexpr == "not slow" and collection_path.suffix == ".py"
     all_slow = r"^pytestmark = \[?\s*pytest\.mark\.slow\b"
     return True if is_fast and re.search(all_slow, collection_path.read_text(encoding="utf-8"), re.MULTILINE) else None
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add `--perturb N`; see `perturbed`."""
+    parser.addoption("--perturb", type=int, metavar="N", help="run tests that speak with N perturbed models only")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run tests that speak with the packaged model, and as if on another processor."""
+    if "packaged" in metafunc.fixturenames:
+        count = metafunc.config.getoption("perturb")
+        numbers = [0, 1] if count is None else range(1, count + 1)
+        ids = [f"perturbed {number}" if number else "as packaged" for number in numbers]
+        metafunc.parametrize("packaged", numbers, indirect=True, ids=ids, scope="module")
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark tests that speak with the packaged model."""
+    if "packaged" in getattr(item, "fixturenames", ()):
+        item.add_marker("speaks")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -109,6 +133,32 @@ def toy_bundle(written_once: WrittenOnce) -> Path:
     from toy_mars6 import write_toy_bundle  # needs PyTorch
 
     return written_once("toy", write_toy_bundle)
+
+
+@pytest.fixture(scope="module")
+def packaged(request: pytest.FixtureRequest, written_once: WrittenOnce) -> Iterator[int]:
+    """Makes `mini` the packaged model (0) or a perturbed copy, by its number; for every test that speaks with it."""
+    from marstts import bundle
+    from perturbed import write_perturbed
+
+    if request.param == 0:
+        yield 0
+        return
+    source = bundle.PACKAGED_MODELS / "mini"
+    folder = written_once(
+        f"perturbed-{request.param}", lambda path: write_perturbed(source, path / "mini", request.param)
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bundle, "PACKAGED_MODELS", folder)
+        yield request.param
+
+
+@pytest.fixture(scope="module")
+def mini(packaged: int) -> Synthesizer:
+    """The packaged model; what a test says of its speech must hold for any take."""
+    from marstts.synthesis.loading import load
+
+    return load("mini")
 
 
 @pytest.fixture(scope="session")

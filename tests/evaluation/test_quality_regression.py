@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-import marstts
 from marstts.metrics.recognition import SphinxRecognizer, character_edits
 from marstts.metrics.testset import take_seed
 from marstts.metrics.words import plain_words
+from marstts.synthesis.synthesizer import Synthesizer
 
 REFERENCE = Path(__file__).parents[1] / "audio" / "sense-0930.flac"
 SENTENCES = (
@@ -23,9 +23,9 @@ MAX_CER = 0.20
 """Two seeds gave 0.07 and 0.04 on an AMD EPYC; other processors sample other tokens, hence the headroom."""
 
 
-def character_error_rate(seed: int) -> float:
+def character_error_rate(mini: Synthesizer, seed: int) -> float:
     """Errors over characters of all sentences, in the voice of the reference."""
-    mini, recognizer = marstts.load("mini"), SphinxRecognizer()
+    recognizer = SphinxRecognizer()
     voice = mini.clone(REFERENCE)
     errors = characters = 0
     for number, sentence in enumerate(SENTENCES, start=1):
@@ -36,5 +36,5 @@ def character_error_rate(seed: int) -> float:
 
 
 @pytest.mark.slow
-def test_the_packaged_model_stays_intelligible():
-    assert character_error_rate(seed=0) <= MAX_CER
+def test_the_packaged_model_stays_intelligible(mini: Synthesizer):
+    assert character_error_rate(mini, seed=0) <= MAX_CER

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-import marstts
 from marstts import audio
 from marstts.bundle import PACKAGED_MODELS
 from marstts.cli.main import app
@@ -28,11 +27,6 @@ MAX_CER = 0.2
 """Limit for the sentence of `make speak`; pocketsphinx, the judge without a download, gave 0.16."""
 
 SENTENCE = "We can go outside this morning."
-
-
-@pytest.fixture(scope="module")
-def mini() -> Synthesizer:
-    return marstts.load()
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,6 @@ from starlette.testclient import TestClient
 
 from marstts.server.app import create_app
 from marstts.server.settings import ServeLimits, ServeSettings
-from marstts.synthesis.loading import load
 from marstts.synthesis.synthesizer import Synthesizer
 from scripted import LOUD, SILENT, ScriptedTake, scripted_synthesizer
 
@@ -127,12 +126,15 @@ def test_events_carry_the_bytes_of_the_file_and_its_tokens(client: TestClient, s
     assert events[-1] == {"type": "speech.audio.done", "usage": usage}
 
 
-def test_another_seed_reaches_the_sampler(settings: ServeSettings):
-    mini = load("mini")
+def test_another_seed_reaches_the_sampler(mini: Synthesizer, settings: ServeSettings):
+    seeds = (0, 3, 5, 0)
     with TestClient(create_app(mini, settings)) as client:
-        contents = [client.post(URL, json=speech(response_format="pcm", seed=seed)).content for seed in (0, 3, 0)]
-    assert is_same_audio(contents[0], contents[2]) and not is_same_audio(contents[0], contents[1])
-    assert is_same_audio(contents[1], expected_pcm(mini, seed=3))
+        contents = [client.post(URL, json=speech(response_format="pcm", seed=seed)).content for seed in seeds]
+    assert is_same_audio(contents[0], contents[3])
+    assert not all(is_same_audio(contents[0], content) for content in contents[1:3])  # two seeds may give one take
+    whole = speech(response_format="pcm", seed=3, stream=False)
+    with TestClient(create_app(mini, settings)) as client:
+        assert is_same_audio(client.post(URL, json=whole).content, expected_pcm(mini, seed=3))
 
 
 def is_same_audio(ours: bytes, theirs: bytes) -> bool:

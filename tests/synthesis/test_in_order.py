@@ -19,7 +19,6 @@ from marstts.cli.speak import speak_whole
 from marstts.errors import ConfigError, TextError
 from marstts.io.files import partial_path
 from marstts.synthesis import synthesizer
-from marstts.synthesis.loading import load
 from marstts.synthesis.speech import Continuation
 from marstts.synthesis.synthesizer import Synthesizer
 from scripted import CODEBOOK_SIZE, ENDLESS, ScriptedEngine, ScriptedTake, good, scripted_synthesizer, with_engine
@@ -83,8 +82,8 @@ def without_times(report: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("speed", [1.0, 1.2])
-def test_the_packaged_model_writes_the_bytes_and_words_of_the_whole(tmp_path: Path, speed: float):
-    tts = load("mini")
+def test_the_packaged_model_writes_the_bytes_and_words_of_the_whole(mini: Synthesizer, tmp_path: Path, speed: float):
+    tts = mini
     voice, output, words = tts.open_voice(), tmp_path / "a.wav", tmp_path / "a.json"
     choices: dict[str, Any] = {"seed": 1, "top_p": None, "continuation": Continuation.FIXED_REFERENCE}
     text = "Good morning. He paid 5 dollars. It rained."

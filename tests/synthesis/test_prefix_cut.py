@@ -23,7 +23,6 @@ from marstts.synthesis.clone.prefix_cut import (
     follows_text,
     possible_words,
 )
-from marstts.synthesis.loading import load
 from marstts.synthesis.synthesizer import Synthesizer
 from marstts.synthesis.words.attention_path import search_path
 from marstts.synthesis.words.word_times import timed_spans
@@ -117,11 +116,6 @@ def test_words_that_nobody_can_say_in_the_time_are_left_out():
 def test_models_without_aligned_heads_do_not_follow_the_text():
     assert follows_text(reader(lambda attempt, prompt: sound(prompt)).model)
     assert not follows_text(scripted_synthesizer(good).model)
-
-
-@pytest.fixture(scope="module")
-def mini() -> Synthesizer:
-    return load("mini")
 
 
 @pytest.fixture(scope="module")

@@ -36,6 +36,7 @@ from scripted import (
     CODEBOOK_SIZE,
     LOUD,
     SILENT,
+    SOFT,
     Script,
     ScriptedEngine,
     ScriptedPrompt,
@@ -265,6 +266,78 @@ def test_streams_may_share_a_batcher(reference: Waveform):
             caller.join(20)
     for seed in range(3):
         np.testing.assert_array_equal(found[seed], alone[seed])
+
+
+class ChosenSizes:
+    """Sizes of chunks that a test draws, as a server chooses them for more or fewer listeners."""
+
+    checks_sent = True
+    least = StreamConfig(first_chunk_patches=2, max_chunk_patches=4)
+
+    def __init__(self, number: int) -> None:
+        self._rng = np.random.default_rng(number)
+
+    def first(self) -> int:
+        return int(self._rng.integers(2, 7))
+
+    def following(self, size: int) -> int:
+        return int(self._rng.integers(4, 12))
+
+
+class Hesitant(UndecidedStepper):
+    """A take begins with as many silent patches as its `code` says."""
+
+    def next_logits(self, state, tokens):
+        logits, state = super().next_logits(state, tokens)
+        for row, (take, made) in enumerate(zip(state.takes, state.num_generated, strict=True)):
+            if made < min(take.code, take.patches):
+                logits[row, : CODEBOOK_SIZE + 1] = -1000.0
+                logits[row, SILENT] = 0.0
+        return logits, state
+
+
+@pytest.mark.parametrize("has_packaged_codec", [False, True])
+def test_what_a_listener_gets_does_not_depend_on_the_sizes_of_chunks(reference: Waveform, has_packaged_codec: bool):
+    """Codes, attempts, edges and samples: of takes that end before or after something is sent, sound or flawed ones."""
+    text, num_attempts, num_chunks = "She sells. It was a fine day.", list[int](), set[int]()
+    voice = scripted_synthesizer(good).clone(reference)
+
+    def stream(seed: int, sizes: ChosenSizes) -> list[Chunk]:
+        rng = np.random.default_rng(seed)
+        takes = [ScriptedTake(*rng.integers((1, 0), (16, 5)).tolist()) for _ in range(20)]
+        tts = scripted_synthesizer(good)
+        tts = with_engine(tts, Hesitant(lambda attempt, prompt: takes[attempt], tts.engine.layout))
+        tts = replace(tts, backoff=BackoffConfig(max_chars_per_second=1000, onset_seconds=0.0))
+        tts = with_mini_codec(tts) if has_packaged_codec else tts
+        return list(tts.stream(text, voice, seed=seed, top_p=1.0, config=sizes))
+
+    for seed in range(2 if has_packaged_codec else 6):
+        streams = [stream(seed, ChosenSizes(number)) for number in range(3)]
+        whole, *others = [samples_of(chunks) for chunks in streams]
+        for other in others:
+            assert len(other) == len(whole)
+            np.testing.assert_allclose(other, whole, atol=3 / 32768)
+        reports = [[chunk.take.report() for chunk in chunks if chunk.take] for chunks in streams]
+        assert reports[1:] == reports[:-1]
+        num_attempts += [report["attempts"] for report in reports[0]]
+        num_chunks |= {sum(chunk.sentence == number for chunk in chunks) for chunks in streams for number in (1, 2)}
+    assert len(num_chunks) > 1 and (has_packaged_codec or min(num_attempts) == 1 < max(num_attempts))
+
+
+@pytest.mark.parametrize("patches", [1, 2, 3, 4, 6, 7, 11])
+def test_a_take_is_sent_or_sampled_again_whoever_else_listens(reference: Waveform, patches: int):
+    """Also where larger chunks, of a server with many listeners, would have sent nothing of it yet."""
+    too_soft = BackoffConfig(min_loudness=-25.0, max_chars_per_second=1000, onset_seconds=0.0)
+    attempts = []
+    for first, following in ((2, 4), (2, 9), (3, 5), (6, 4), (9, 9)):
+        sizes = ChosenSizes(0)
+        sizes.first, sizes.following = lambda first=first: first, lambda size, following=following: following  # type: ignore[method-assign]
+        tts = scripted_synthesizer(lambda attempt, _: ScriptedTake(20) if attempt else ScriptedTake(patches, SOFT))
+        tts = replace(tts, backoff=too_soft)
+        *_, last = tts.stream("She sells sea shells.", tts.clone(reference), config=sizes)
+        assert last.take is not None and (last.take.warning is None) == (last.take.attempts == 2)
+        attempts.append(last.take.attempts)
+    assert attempts == [1 if patches >= 3 else 2] * 5  # two patches and one of lookahead
 
 
 def test_edges_are_the_same_however_the_audio_comes_in():

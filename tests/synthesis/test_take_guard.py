@@ -67,6 +67,21 @@ def test_the_end_is_seen_at_the_same_step_whether_steps_come_one_by_one_or_toget
         assert len(rows) == offset + len(SPOKEN) + 4
 
 
+@pytest.mark.parametrize(("num_after", "is_ended_there"), [(3, False), (4, True), (9, True)])
+def test_a_take_that_is_seen_only_when_it_has_ended_by_itself_ends_where_others_do(num_after, is_ended_there):
+    """A stream sees a row when it fills a chunk: its end may not depend on the size of that."""
+    visited = [*SPOKEN, *[8] * num_after]
+    one_by_one = followed(visited)[-1]
+    assert (one_by_one.stop is not None) == is_ended_there
+    steps = steps_at(places_of(SENTENCE), [*visited, 8], sharpness=0.97)  # the last step gives no patch
+    patches = tuple(np.full(7, step) for step in range(len(visited)))
+    ended = RequestState(one_by_one.request, (), patches, tuple(steps), StopReason.EOS)
+    guard = TakeGuard(Session(), SENTENCE, may_give_up=False)  # type: ignore[arg-type]
+    row = guard.check(ended)
+    assert len(row.patches) == len(one_by_one.patches)
+    assert row.stop is (StopReason.WORDS_DONE if is_ended_there else StopReason.EOS)
+
+
 @pytest.mark.parametrize("every", [3, 5, 7])
 def test_takes_that_are_seen_after_several_steps_at_a_time_are_ended_too(every):
     babbling = followed([*SPOKEN, *[8] * 9], every=every)[-1]

@@ -42,6 +42,10 @@ KERNEL = 7
 PITCH_AHEAD = 1
 """Future positions of a kernel in the prediction of pitch: the past suffices mostly, and lookahead delays a stream."""
 
+MIN_PITCH_PATCHES = 32
+"""Patches from which pitch is predicted at least. Matrices of few rows are multiplied in another order, so the pitch of
+small windows would be rounded otherwise, and the phase of the pulses sums up the difference over a sentence."""
+
 CONTEXT_PATCHES = 8
 """Patches around a training segment that an encoder with a recognizer reads, and nothing decodes."""
 
@@ -441,12 +445,20 @@ class MiniDecoding:
         self._hidden, self._hidden_from = hidden[: max(0, final - first)], first
         return hidden[: last - first]
 
+    def _pitch_window(self, patches: NDArray[np.int64], first: int, last: int) -> NDArray[np.int64]:
+        """Patches `first` to `last`, fewer at the end of the utterance; more after them in a small window within it."""
+        window = patches[first:last]
+        missing = MIN_PITCH_PATCHES - len(window)
+        if missing <= 0 or last > len(patches):
+            return window
+        return np.pad(window, ((0, missing), (0, 0)))  # beyond what the pitch of these patches depends on
+
     def _pulses(self, patches: NDArray[np.int64], first: int, last: int, stop: int) -> NDArray[np.float32]:
         """The pulses of patches `first` to `last`, in phase with the last call's; the next one starts at `stop` - 1."""
         size, rate, hop = self._codec.spec.patch_samples, self._codec.spec.sample_rate, self._codec.config.hop
         back, ahead = self._codec.config.pitch_reach
         known_from = max(0, first - back)
-        pitch = self._codec.pitch(patches[known_from : stop + ahead])
+        pitch = self._codec.pitch(self._pitch_window(patches, known_from, stop + ahead))
         before = min(1, first - known_from)  # one more patch on either side, for the interpolation
         pitch = pitch[(first - known_from - before) * size // hop : (last - known_from + 1) * size // hop]
         hertz = interpolate_f0(pitch, hop)[before * size : (before + last - first) * size]

@@ -19,6 +19,7 @@ from itertools import count
 
 from marstts.codec.base import Codec
 from marstts.generation.request import RequestState
+from marstts.synthesis.incremental_decoder import StreamConfig
 
 FIRST_AUDIO_SECONDS = 0.15
 """Callers without audio go before those whose buffers last longer than this."""
@@ -29,6 +30,10 @@ audio must last until the second chunk comes: with two patches, the buffers of 2
 
 CROWDED_PATCHES, MIN_PATCHES, MAX_PATCHES = 6, 4, 24
 """Patches of the first chunk with more listeners; of the following ones at least and at most."""
+
+LEAST = StreamConfig(first_chunk_patches=FIRST_PATCHES[0][1], max_chunk_patches=MIN_PATCHES)
+"""The smallest chunks. They alone decide what is sent of a sentence by the time it ends, and so whether a flawed take
+can be sampled again: that may not depend on who else listens."""
 
 TRIMMED_PATCHES = 1
 """Part of the first chunk of a sentence that is not sent yet: silence, and what is held until more follows."""
@@ -116,6 +121,11 @@ class Listener:
         present = self._crowd.num_listeners()
         self._first_patches = next((size for most, size in FIRST_PATCHES if present <= most), CROWDED_PATCHES)
         return self._first_patches
+
+    @property
+    def least(self) -> StreamConfig:
+        """The smallest chunks that it chooses."""
+        return LEAST
 
     def following(self, size: int) -> int:
         """Patches of the next chunk after one of `size`, which was decoded and not sent yet.

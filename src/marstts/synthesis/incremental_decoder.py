@@ -38,6 +38,11 @@ class ChunkSizes(Protocol):
         """Return the size of the chunk after one of `size`."""
         ...
 
+    @property
+    def least(self) -> StreamConfig:
+        """The smallest chunks that these sizes can be, whoever else listens; no sentence is sent before them."""
+        ...
+
 
 class StreamConfig(Config):
     """Sizes of the chunks of a stream."""
@@ -58,6 +63,19 @@ class StreamConfig(Config):
     def following(self, size: int) -> int:
         """Return the size of the chunk after one of `size`."""
         return min(2 * size, self.max_chunk_patches)
+
+    @property
+    def least(self) -> StreamConfig:
+        """These sizes, which depend on nothing."""
+        return self
+
+    def chunk_end(self, patches: int) -> int:
+        """Patches up to the end of the first chunk with which `patches` or more are decoded."""
+        end = size = self.first()
+        while end < patches:
+            size = self.following(size)
+            end += size
+        return end
 
 
 class IncrementalDecoder:

@@ -5,13 +5,15 @@ Upstream: `synthesizer`, whose `texts` give the sentences.  Downstream: a schedu
 A runner hands takes over whole, or piece by piece while they are made. Whole takes are decoded on another thread while
 the engine computes the next patches, in chunks that do not depend on the other rows, and are checked a fixed number of
 steps after they ended: so which rows share a batch does not depend on how fast the machine is.
-Pieces are decoded at once, and their edges are found in what is known by then (`stream_edges`).
+Pieces are decoded at once, and their edges are found in what is known by then (`stream_edges`). Their sizes may depend
+on who else listens. What is sent may not, so a sentence is begun only when the smallest sizes would have begun it.
 """
 
 from __future__ import annotations
 
+import math
 from collections import deque
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -26,7 +28,7 @@ from marstts.synthesis.sentence import Attempt, Delivery
 from marstts.synthesis.speech import Take, at_other_times, at_speed
 from marstts.synthesis.stream_edges import Outlet
 from marstts.synthesis.texts import SentenceTask, TextRun
-from marstts.synthesis.words.guard import TakeGuard
+from marstts.synthesis.words.guard import TakeGuard, open_patches
 from marstts.synthesis.words.streamed_words import StreamedWords
 from marstts.synthesis.words.word_times import Word
 
@@ -90,6 +92,15 @@ class SentenceSource(Protocol):
 
 
 @dataclass(eq=False)
+class Unsent:
+    """A take of which nothing was handed over, as a stream sends it."""
+
+    take: Take
+    waveform: Waveform
+    timing: Callable[[], tuple[Word, ...]] | None
+
+
+@dataclass(eq=False)
 class Running:
     """An attempt that is being made."""
 
@@ -103,6 +114,8 @@ class Running:
     outlet: Outlet | None
     """Where pieces are handed over."""
     spoken: StreamedWords
+    has_sent: bool = False
+    """Whether a listener has a piece of it."""
 
 
 class Runner:
@@ -116,6 +129,8 @@ class Runner:
         """Requests that wait or run."""
         self._decoding: deque[tuple[int, Running, Future[Take]]] = deque()
         """Takes that ended, with the step after which they are checked."""
+        self._unsent: dict[SentenceTask, list[Unsent]] = {}
+        """Attempts at sentences that are not finished, where pieces are handed over."""
         self._num_steps = 0
 
     def run(self, source: SentenceSource) -> Generator[Event, None, None]:
@@ -160,7 +175,8 @@ class Runner:
             Outlet(session.codec.spec.sample_rate, task.rate) if is_sent else None,
             StreamedWords(session, attempt.segment),
         )
-        needed = None if sizes is None else lambda: decoder.needed
+        running = self._active[request]
+        needed = None if sizes is None else lambda: min(decoder.needed, self._held_until(running))
         self._scheduler.add(request, urgent=urgent, needed=needed)
 
     def _step(self) -> Iterator[Event]:
@@ -224,7 +240,7 @@ class Runner:
         following = task.sentence.advance(running.attempt, take)
         if isinstance(following, Take):
             try:
-                kept = at_speed(following, task.rate)
+                kept = self._as_sent(task, following) or at_speed(following, task.rate)
             except MarsError as error:
                 yield self._fail(task.text, error)
                 return
@@ -238,19 +254,56 @@ class Runner:
         """Decode what there is of a row, and hand it over."""
         task, outlet = running.task, running.outlet
         decoded = self._decode(running, row)
-        samples = None if outlet is None else outlet.push(decoded, is_last=row.stop is not None)
-        if row.stop is None:
-            if outlet is not None and samples is not None and len(samples):
-                outlet.has_sent = True
-                words = running.spoken.finished(row, outlet.start) if sizes.checks_sent else ()
-                yield Piece(task, samples, tuple(word.scaled(1.0 / task.rate) for word in words))
-        elif outlet is None or not outlet.has_sent:
-            yield from self._advance(running, self._take_of(running, row))
-        else:
-            assert samples is not None
+        if outlet is None:
+            if row.stop is not None:
+                yield from self._advance(running, self._take_of(running, row))
+            return
+        outlet.push(decoded, is_last=row.stop is not None)
+        is_begun = open_patches(row) >= self._begins_with(outlet, sizes)
+        if row.stop is not None and not is_begun:
+            take = self._take_of(running, row)
+            if outlet.start is not None and self._session.model.is_incremental:
+                self._unsent.setdefault(task, []).append(self._unsent_take(running, row, outlet, take))
+            yield from self._advance(running, take)
+        elif row.stop is not None:
             kept = self._sent_take(running, row, outlet, sizes)
             task.text.keep(task, kept)
-            yield Finished(task, kept, samples, running.spoken.rest(kept.words))
+            self._unsent.pop(task, None)
+            yield Finished(task, kept, outlet.take(), running.spoken.rest(kept.words))
+        elif is_begun and len(samples := outlet.take()):
+            running.has_sent = True
+            words = running.spoken.finished(row, outlet.start) if sizes.checks_sent else ()
+            yield Piece(task, samples, tuple(word.scaled(1.0 / task.rate) for word in words))
+
+    def _begins_with(self, outlet: Outlet, sizes: ChunkSizes) -> float:
+        """Patches of a row with which its sentence begins to be sent, whatever the sizes of its chunks are now."""
+        codec = self._session.codec
+        if outlet.ready_at is None or not self._session.model.is_incremental:
+            return math.inf
+        return sizes.least.chunk_end(-(-outlet.ready_at // codec.spec.patch_samples)) + codec.lookahead_patches
+
+    def _held_until(self, running: Running) -> float:
+        """Patches with which audio can be sent that is decoded already and held back; infinity where there is none."""
+        if running.outlet is None or running.has_sent or self._sizes is None:
+            return math.inf
+        return self._begins_with(running.outlet, self._sizes)
+
+    def _unsent_take(self, running: Running, row: RequestState, outlet: Outlet, take: Take) -> Unsent:
+        """The take of an ended row with the edges that a stream gives it."""
+        start = outlet.start or 0
+        timing = self._session.row_timing(running.attempt.segment, row, start, start + outlet.num_trimmed)
+        return Unsent(take, Waveform(outlet.all_samples, take.waveform.sample_rate), timing)
+
+    def _as_sent(self, task: SentenceTask, kept: Take) -> Take | None:
+        """The take that is kept of a sentence as a stream sends it; None where it has the edges of a whole take.
+
+        These are takes that are handed over whole, sentences that were divided, and models that stream nothing.
+        """
+        for unsent in self._unsent.pop(task, ()):
+            if unsent.take.codes is kept.codes:
+                timed = at_other_times(replace(kept, timing=unsent.timing), task.rate)
+                return replace(timed, waveform=unsent.waveform)
+        return None
 
     def _sent_take(self, running: Running, row: RequestState, outlet: Outlet, sizes: ChunkSizes) -> Take:
         """The take of a sentence of which a part was handed over: it is kept as it is."""

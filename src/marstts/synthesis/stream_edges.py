@@ -26,8 +26,7 @@ class Outlet:
         self._trimmer, self._limiter = StreamingTrimmer(sample_rate), Limiter(sample_rate)
         self._tempo = None if tempo == 1.0 else TempoFilter(tempo, sample_rate)
         self._pieces: list[Samples] = []
-        self.has_sent = False
-        """Whether a listener has a part of it."""
+        self._num_taken = 0
         self.num_trimmed = 0
         """Samples that were not trimmed away, before the tempo is changed."""
 
@@ -37,12 +36,23 @@ class Outlet:
         return self._trimmer.start
 
     @property
+    def ready_at(self) -> int | None:
+        """Decoded samples with which there is something to send, however they come in; None until then."""
+        return self._trimmer.ready_at
+
+    @property
     def all_samples(self) -> Samples:
-        """All that came out."""
+        """All that can be sent, or was sent."""
         return np.concatenate(self._pieces)
 
-    def push(self, decoded: Samples, *, is_last: bool) -> Samples:
-        """Take the next samples (N,) -> those that can be sent; all that are left with the last."""
+    def take(self) -> Samples:
+        """What can be sent, and was not taken before."""
+        taken = self._pieces[self._num_taken :]
+        self._num_taken = len(self._pieces)
+        return np.concatenate(taken) if taken else np.zeros(0, np.float32)
+
+    def push(self, decoded: Samples, *, is_last: bool) -> None:
+        """Add the next decoded samples (N,); with the last, all that are left can be sent."""
         samples = self._trimmer.push(decoded)
         if is_last:
             samples = np.concatenate([samples, self._trimmer.finish()])
@@ -53,7 +63,6 @@ class Outlet:
         if is_last:
             samples = np.concatenate([samples, self._limiter.finish()])
         self._pieces.append(samples)
-        return samples
 
 
 class StreamingTrimmer:
@@ -75,6 +84,8 @@ class StreamingTrimmer:
         self._end = 0
         """End of the sentence, if nothing louder follows."""
         self._sent = 0
+        self.ready_at: int | None = None
+        """Samples with which the first ones are ready to be sent."""
 
     @property
     def start(self) -> int | None:
@@ -113,6 +124,8 @@ class StreamingTrimmer:
                 self._start = center if self._start is None else self._start
                 if center - self._last_loud <= MAX_TAIL_SECONDS * self.sample_rate:
                     self._end = center + TRIM_HOP
+                if self.ready_at is None and self._end - self._fade >= self._start + 2 * self._fade:
+                    self.ready_at = center + TRIM_FRAME // 2
             self._num_frames += 1
 
     def _release(self, start: int, end: int) -> Samples:

@@ -24,6 +24,13 @@ FIRST_STEPS_FOLLOWED = 2 * STEPS_FOLLOWED_TOGETHER
 """A take with fewer steps cannot have stayed in a word for too long."""
 
 
+def open_patches(row: RequestState) -> int:
+    """Patches of the last state in which a row had not ended, whichever of its states were seen."""
+    if row.stop is StopReason.WORDS_DONE:
+        return len(row.patches) + MAX_STEPS_AT_END - KEPT_STEPS_AT_END
+    return len(row.patches) - (row.stop is StopReason.MAX_PATCHES)
+
+
 class TakeGuard:
     """Follows one take through its sentence, step by step."""
 
@@ -45,16 +52,19 @@ class TakeGuard:
         return self._search
 
     def check(self, row: RequestState) -> RequestState:
-        """The row as it is, or ended; a row whose model has no word times is never ended here."""
-        num_steps = len(row.attention)
-        if num_steps < self._next_look or row.stop is not None or (self._search is None and not self._begin(row)):
+        """The row as it is, or ended; a row whose model has no word times is never ended here.
+
+        Which of a row's states are seen changes nothing: where it ends follows from its steps alone.
+        """
+        num_steps = len(row.attention) - (row.stop is not None)  # a row may be seen only when it has ended by itself
+        if num_steps < self._next_look or (self._search is None and not self._begin(row)):
             return row
         if self._first_at_end is None:
-            self._look_for_end(row)
+            self._look_for_end(row, num_steps)
         if self._first_at_end is not None and num_steps - self._first_at_end > MAX_STEPS_AT_END:
             kept = row.patches[: self._first_at_end + KEPT_STEPS_AT_END]
             return replace(row, patches=kept, attention=row.attention[: len(kept)], stop=StopReason.WORDS_DONE)
-        if self._may_give_up and num_steps >= self._next_following and self._is_stuck(row):
+        if row.stop is None and self._may_give_up and num_steps >= self._next_following and self._is_stuck(row):
             return replace(row, stop=StopReason.FLAWED)
         return row
 
@@ -65,15 +75,15 @@ class TakeGuard:
             self._search = PathSearch.begin(SentencePlaces.of(self._sentence, spans))
         return spans is not None
 
-    def _look_for_end(self, row: RequestState) -> None:
-        """Find the first step after the last word among those that are new."""
+    def _look_for_end(self, row: RequestState, num_steps: int) -> None:
+        """Find the first step after the last word among those that are new, of `num_steps`."""
         assert self._search is not None
         tokens = self._search.places.tokens_of_end
-        for step in range(self._num_seen, len(row.attention)):  # a few numbers: faster than arrays
+        for step in range(self._num_seen, num_steps):  # a few numbers: faster than arrays
             if sum(row.attention[step][tokens].tolist()) >= AT_END:
                 self._first_at_end = step
                 break
-        self._num_seen = len(row.attention)
+        self._num_seen = num_steps
         after = self._num_seen if self._first_at_end is None else self._first_at_end
         self._next_look = after + MAX_STEPS_AT_END + 1  # fewer steps cannot be too many
 
