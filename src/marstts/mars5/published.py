@@ -8,18 +8,31 @@ Vocos, which have another cache.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from marstts.bundle import BUNDLE_FILE, TOKENIZER_FILE, BundleInfo, check_name, model_folder, new_bundle, part_config
 from marstts.codec.registry import CodecPart, EncodecPart
 from marstts.mars5 import checkpoint
 from marstts.mars5.bundled import Mars5Settings
 from marstts.mars5.config import Mars5Config
-from marstts.weights.pretrained import cache_folder, find_file
+from marstts.weights.pretrained import cache_folder, download_release, find_file, hub_progress
 
 NAME = "mars5-english"
 
 HUB_MODEL = "CAMB-AI/MARS5-TTS"
 AR_FILES, NAR_FILES = ("mars5_ar.safetensors",), ("mars5_nar.safetensors",)
+
+RELEASES = "https://github.com/Camb-ai/MARS5-TTS/releases/download/"
+AR_PICKLE, NAR_PICKLE = "v0.4/mars5_en_checkpoints_ar-3000000.pt", "v0.3/mars5_en_checkpoints_nar-1980000.pt"
+"""The files of the release in PyTorch's format; the hub has others, as safetensors."""
+
+MAX_DOWNLOAD_BYTES = 8 * 2**30
+
+REMEDY = (
+    f"fetch {AR_FILES[0]} and {NAR_FILES[0]} of {HUB_MODEL} elsewhere, run `marstts convert {AR_FILES[0]} "
+    f"--nar {NAR_FILES[0]} --output mars5`, and speak with --model ./mars5"
+)
+"""What to do on a machine without a network."""
 
 
 def convert(
@@ -54,9 +67,28 @@ def convert(
     return models.config
 
 
+def find_released(source: Path | str, *, progress: bool = True, **options: Any) -> tuple[Path, Path]:
+    """The safetensors files of AR and NAR in a folder or on the hub, from its client's cache if they are there.
+
+    `progress` shows downloads on standard error; `options` are `weights.pretrained.find_file`'s.
+    """
+    with hub_progress(progress):
+        return find_file(source, AR_FILES, **options), find_file(source, NAR_FILES, **options)
+
+
+def download_pickles(progress: bool = True) -> tuple[Path, Path]:
+    """The release's `.pt` files of AR and NAR; each is fetched once."""
+    folder = cache_folder() / "downloads"
+    ar, nar = (
+        download_release(NAME, RELEASES + name, folder, MAX_DOWNLOAD_BYTES, progress=progress)
+        for name in (AR_PICKLE, NAR_PICKLE)
+    )
+    return ar, nar
+
+
 def fetch() -> tuple[Path, Path]:
     """The files of AR and NAR on the hub, from its client's cache if they are there."""
-    return find_file(HUB_MODEL, AR_FILES), find_file(HUB_MODEL, NAR_FILES)
+    return find_released(HUB_MODEL, remedy=REMEDY)
 
 
 def cached_bundle(*, onnx: bool) -> Path:
