@@ -13,6 +13,7 @@ The profile is the release's unless another is given (`profiles`).
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -38,7 +39,7 @@ from marstts.mars5.engine import TokenEngine
 from marstts.mars5.pipeline import Pipeline
 from marstts.mars5.profiles import PROFILES, RELEASED, Profile
 from marstts.mars5.prompt import CloneMode, Mars5Prompt, Speaker, SpeechPrompt
-from marstts.mars5.published import HUB_MODEL, download_pickles, find_released
+from marstts.mars5.published import HUB_MODEL, download_pickles, find_released, load_examined
 from marstts.mars5.repaint import DiffusionConfig
 from marstts.mars5.sampling import TokenSampling
 
@@ -160,7 +161,7 @@ class Mars5TTS:
         `codec` None = EnCodec with Vocos, opened when it is first needed.  Raises CheckpointError where something
         published is missing, corrupt or unsafe.
         """
-        self._set_up(load_released(ar_ckpt, nar_ckpt), device, profile, codec)
+        self._set_up(load_sources(ar_ckpt, nar_ckpt), device, profile, codec)
 
     @classmethod
     def from_models(
@@ -325,6 +326,13 @@ def mars5_english(
         )
     files = download_pickles(progress) if ckpt_format == "pt" else find_released(HUB_MODEL, progress=progress)
     return Mars5TTS(*files, device), InferenceConfig
+
+
+def load_sources(ar: Source, nar: Source) -> Models:
+    """The models of two checkpoints, which are examined where both are files."""
+    if isinstance(ar, Mapping) or isinstance(nar, Mapping):
+        return load_released(ar, nar)
+    return load_examined(Path(ar), Path(nar), as_release=False)[0]
 
 
 def find_device(device: torch.device | str | None) -> torch.device:

@@ -1,6 +1,6 @@
 """The interface of the published MARS6: its model with `inference`, its tokenizer, and the entry of PyTorch's hub.
 
-Upstream: `released`, which reads the checkpoint.  Downstream: programs written for the release.
+Upstream: `published`, which fetches, examines and reads the files.  Downstream: programs written for the release.
 
     model, tokenizer = torch.hub.load("OWNER/marstts", "mars6_turbo", device="cpu", dtype=torch.float)
     ids = torch.tensor([tokenizer.encode("<|startoftext|>[48000]Hello.<|endoftext|>", allowed_special="all")])
@@ -30,7 +30,7 @@ from marstts.errors import ConfigError, TextError
 from marstts.generation.engine import TokenLayout
 from marstts.generation.loop import generate
 from marstts.generation.request import Limits, SamplingConfig
-from marstts.mars6 import released
+from marstts.mars6 import published
 from marstts.mars6.config import Conditioning, Mars6Config
 from marstts.mars6.encoder import FusedSlot
 from marstts.mars6.engines.torch import TorchEngine, TorchState
@@ -287,11 +287,11 @@ def mars6_turbo(
         raise ConfigError("no safetensors file of the model was published; give its checkpoint_url, or take 'pt'")
     if dtype not in (torch.half, torch.bfloat16, torch.float, torch.double):
         raise ConfigError(f"dtype is {dtype}, expected a type of real numbers, such as torch.half")
-    tokenizer = fetch(tokenizer_url or released.RELEASE + released.TOKENIZER_NAME, ".model", progress)
+    tokenizer = fetch(tokenizer_url or published.RELEASE + published.TOKENIZER_NAME, ".model", progress)
     if pretrained:
-        checkpoint = fetch(checkpoint_url or released.RELEASE + released.CHECKPOINT_NAME, f".{ckpt_format}", progress)
-        model = released.load_released(checkpoint).model
-        bpe = read_minbpe(tokenizer, model.config.text_vocab_size)
+        checkpoint = fetch(checkpoint_url or published.RELEASE + published.CHECKPOINT_NAME, f".{ckpt_format}", progress)
+        loaded, bpe, _ = published.load_examined(checkpoint, tokenizer, as_release=checkpoint_url is None)
+        model = loaded.model
     else:
         bpe = read_minbpe(tokenizer)
         model = Mars6(Mars6Config(text_vocab_size=bpe.vocab_size, conditioning=Conditioning.FUSED)).eval()
@@ -302,15 +302,17 @@ def mars6_turbo(
 def fetch(address: str, suffix: str, progress: bool) -> Path:
     """A file of this address, fetched once into the user's cache; a path is the file itself.
 
-    Files of the release have the folder that `released.fetch` fills, those of other addresses one each.
+    Files of the release have the folder that `published.fetch` fills, those of other addresses one each.
     """
     url = urlsplit(address)
     if url.scheme not in ("http", "https"):
         return Path(address.removeprefix("file://"))
     folder, name = cache_folder() / "downloads", address.rpartition("/")[2]
-    if not address.startswith(released.RELEASE):
+    if not address.startswith(published.RELEASE):
         folder /= hashlib.sha256(address.encode()).hexdigest()[:16]
         name = Path(url.path).name or "file"
     if not name.endswith(suffix):
         name += suffix
-    return download_release(released.TURBO, address, folder, released.MAX_DOWNLOAD_BYTES, name=name, progress=progress)
+    return download_release(
+        published.TURBO, address, folder, published.MAX_DOWNLOAD_BYTES, name=name, progress=progress
+    )
