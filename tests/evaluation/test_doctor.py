@@ -179,9 +179,8 @@ def test_a_release_is_not_compared_before_it_is_recorded_and_then_is(tmp_path: P
     weight = "slow2fast_proj.weight"
     changed.tensors[weight] = changed.tensors[weight].t().contiguous()
     found = examine_model("mars6-turbo", changed.write(tmp_path), speaks=False).findings
-    assert [str(finding) for finding in found] == [
-        "mars6-turbo: slow2fast_proj.weight: expected the numbers that were recorded, found others; fetch the file again"
-    ]
+    [line] = map(str, found)
+    assert "slow2fast_proj.weight: expected the numbers that were recorded, found others; fetch the file" in line
 
 
 def test_a_mars5_is_recorded_and_compared(tmp_path: Path) -> None:

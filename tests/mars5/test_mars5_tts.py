@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from typer.testing import CliRunner
 
 from mars5_published import AR, NAR, ar_content, nar_content, save
 from marstts.audio import Waveform
+from marstts.cli.main import app
 from marstts.codec.base import Codes
 from marstts.codec.registry import ToyCodecPart
 from marstts.codec.toy import ToyCodec
@@ -20,6 +23,7 @@ from marstts.mars5 import published
 from marstts.mars5.checkpoint import load_released
 from marstts.mars5.profiles import CORRECTED, RELEASED, Profile
 from marstts.mars5.tts import InferenceConfig, Mars5TTS, mars5_english
+from marstts.weights import pretrained
 
 pytestmark = pytest.mark.slow
 
@@ -246,3 +250,18 @@ def test_the_entry_fetches_in_the_format_that_is_asked_for(monkeypatch: pytest.M
     for wrong in ({"ar_path": "ar.pt"}, {"pretrained": False}, {"ckpt_format": "gguf"}):
         with pytest.raises(ConfigError, match="nar_path"):
             mars5_english(**wrong)  # type: ignore[arg-type]
+
+
+def test_without_a_network_the_remedy_that_is_named_works(
+    release: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a machine without a network: `marstts speak --model mars5-english` names a command; it is run here."""
+    monkeypatch.setenv("MARSTTS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(pretrained, "connection_problem", lambda address: OSError("no network"))
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(app, ["speak", "Hello.", "--model", "mars5-english", "--output", "a.wav"])
+    assert result.exit_code == 2 and "no network" in result.stderr, result.output
+    [command] = re.findall("run `marstts (convert [^`]*)`", result.stderr)
+    assert CliRunner().invoke(app, command.split()).exit_code == 0
+    [model] = re.findall(r"speak with --model (\S+)", result.stderr)
+    assert Mars5TTS.from_pretrained(model, "cpu", codec=ToyCodec(1024, HOPS)).pipeline.models.ar.config == WIDE_AR

@@ -11,8 +11,9 @@ import pytest
 import torch
 
 from mars5_published import ar_shapes, nar_shapes
+from marstts.evaluation.doctor import examine_model
 from marstts.weights.examination import Kind
-from published_fakes import English, Turbo, mars6_shapes
+from published_fakes import English, Turbo, mars6_shapes, randomly
 
 pytestmark = pytest.mark.slow
 
@@ -342,6 +343,16 @@ def test_the_fakes_have_the_published_numbers_of_tensors_and_parameters() -> Non
     assert (sizes[2] - 2200 * 1024) / 1e6 == pytest.approx(450.2, abs=0.05)
 
 
+def test_numbers_that_would_cost_much_are_only_named(tmp_path: Path) -> None:
+    """A layer and a special token of enormous numbers: neither is built nor counted up to."""
+    turbo = Turbo()
+    turbo.special["<|endoftext|>"] = 10**15
+    turbo.tensors["encoder.layers.99999999.norm1.bias"] = turbo.tensors["encoder.layers.0.norm1.bias"] * 2
+    found = [*map(str, turbo.examined(tmp_path))]
+    assert any("expected ids up to" in line and "1000000000000000" in line for line in found)
+    assert any("encoder.layers.99999999.norm1.bias: expected no such tensor" in line for line in found)
+
+
 def test_nothing_in_a_file_is_run(tmp_path: Path) -> None:
     class Harmful:
         def __reduce__(self) -> object:
@@ -351,3 +362,18 @@ def test_nothing_in_a_file_is_run(tmp_path: Path) -> None:
     turbo.tensors["out_proj.weight"] = Harmful()  # type: ignore[assignment]
     assert any("out_proj.weight: expected a tensor" in str(finding) for finding in turbo.examined(tmp_path))
     assert not (tmp_path / "witness").exists()
+
+
+@pytest.mark.end_to_end
+def test_a_mars6_of_the_published_sizes_is_examined_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """67 million random numbers in the released shapes: sound, recorded, and then with an exchanged layer."""
+    monkeypatch.setenv("MARSTTS_CACHE", str(tmp_path / "cache"))
+    turbo = Turbo(tensors=randomly(mars6_shapes()))
+    turbo.cfg["dim"] = 512
+    files = turbo.write(tmp_path)
+    assert examine_model("mars6-turbo", files, record=True, speaks=False).findings == []
+    layers = ("decoder.layers.2.", "decoder.layers.3.")
+    for old, new in ((layers[0], "kept."), (layers[1], layers[0]), ("kept.", layers[1])):
+        rename(turbo, old, new)
+    found = [*map(str, examine_model("mars6-turbo", turbo.write(tmp_path), speaks=False).findings)]
+    assert any("decoder.layers.2.linear1.bias: expected the numbers that were recorded" in line for line in found)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
@@ -40,7 +40,7 @@ def doctor(
     extra: Annotated[
         list[str] | None, typer.Option(help=f"Check the packages of an extra: {', '.join(EXTRAS)}; may be repeated.")
     ] = None,
-    device: Annotated[Literal["cuda", "cpu"] | None, typer.Option(help="Check that there is such a device.")] = None,
+    device: Annotated[str | None, typer.Option(help="Check that PyTorch finds this device: cuda or cpu.")] = None,
     folder: Annotated[Path | None, typer.Option(help="A folder that will be written to.")] = None,
     free_gb: Annotated[float, typer.Option(min=0, help="GB that must be free on the disk of --folder.")] = 0.0,
     metrics: Annotated[str | None, typer.Option(help="Fetch the weights of metrics, as `evaluate` names them.")] = None,

@@ -164,6 +164,12 @@ def examine_likelihood(
     try:
         sequence = computed.make_sequence(module, tokenizer) if record is None else record.sequence
         values = computed.log_likelihoods(module, tokenizer, sequence)
+    except (LookupError, ValueError, TypeError, RuntimeError) as error:
+        if record is None:
+            raise
+        found = f"one that it cannot read ({type(error).__name__})"
+        done.findings.append(Finding(f"{done.model}: record", "a sequence of this model", found, "record it again"))
+        return None
     except MarsError as error:
         done.findings.append(Finding(f"{done.model}: generation", "codes", str(error), "fetch the files again"))
         return None
@@ -225,7 +231,7 @@ class Needs:
     """Extras whose packages must be installed."""
 
     device: str | None = None
-    """"cuda" or "cpu"."""
+    """PyTorch's name of the device."""
 
     folder: Path | None = None
     free_gb: float = 0.0
@@ -240,9 +246,9 @@ def examine_machine(needs: Needs) -> list[Finding]:
     findings: list[Finding] = []
     for extra in needs.extras:
         attempt_need(lambda extra=extra: check_installed(EXTRAS[extra], extra), f"packages of {extra}", findings)
-    if needs.device == "cuda" and not has_gpu():
+    if needs.device is not None and needs.device.startswith("cuda") and not has_gpu():
         remedy = "run on a machine with a GPU, or with DEVICE=cpu"
-        findings.append(Finding("device cuda", "a GPU that PyTorch finds", "none", remedy))
+        findings.append(Finding(f"device {needs.device}", "a GPU that PyTorch finds", "none", remedy))
     if needs.folder is not None and needs.free_gb > 0:
         free = shutil.disk_usage(existing(needs.folder)).free / BYTES_PER_GB
         if free < needs.free_gb:

@@ -12,6 +12,7 @@ The profile is the release's unless another is given (`profiles`).
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -42,6 +43,8 @@ from marstts.mars5.prompt import CloneMode, Mars5Prompt, Speaker, SpeechPrompt
 from marstts.mars5.published import HUB_MODEL, download_pickles, find_released, load_examined
 from marstts.mars5.repaint import DiffusionConfig
 from marstts.mars5.sampling import TokenSampling
+
+logger = logging.getLogger(__name__)
 
 Part = TypeVar("Part", bound=Config)
 
@@ -332,7 +335,10 @@ def load_sources(ar: Source, nar: Source) -> Models:
     """The models of two checkpoints, which are examined where both are files."""
     if isinstance(ar, Mapping) or isinstance(nar, Mapping):
         return load_released(ar, nar)
-    return load_examined(Path(ar), Path(nar), as_release=False)[0]
+    models, findings = load_examined(Path(ar), Path(nar), as_release=False)
+    for finding in findings:
+        logger.warning("%s", finding)
+    return models
 
 
 def find_device(device: torch.device | str | None) -> torch.device:

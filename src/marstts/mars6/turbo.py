@@ -14,6 +14,7 @@ Shapes: S text ids · T patches · P = 7 positions.
 from __future__ import annotations
 
 import hashlib
+import logging
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
@@ -39,6 +40,8 @@ from marstts.mars6.prompt import Mars6Prompt, PromptBatch
 from marstts.text.tokenizers.bpe import BPE
 from marstts.text.tokenizers.minbpe import read_minbpe
 from marstts.weights.pretrained import cache_folder, download_release
+
+logger = logging.getLogger(__name__)
 
 PATCHES_PER_SECOND = 12
 """As the release counts; in truth there are 11.72."""
@@ -290,8 +293,10 @@ def mars6_turbo(
     tokenizer = fetch(tokenizer_url or published.RELEASE + published.TOKENIZER_NAME, ".model", progress)
     if pretrained:
         checkpoint = fetch(checkpoint_url or published.RELEASE + published.CHECKPOINT_NAME, f".{ckpt_format}", progress)
-        loaded, bpe, _ = published.load_examined(checkpoint, tokenizer, as_release=checkpoint_url is None)
+        loaded, bpe, findings = published.load_examined(checkpoint, tokenizer, as_release=checkpoint_url is None)
         model = loaded.model
+        for finding in findings:
+            logger.warning("%s", finding)
     else:
         bpe = read_minbpe(tokenizer)
         model = Mars6(Mars6Config(text_vocab_size=bpe.vocab_size, conditioning=Conditioning.FUSED)).eval()

@@ -40,6 +40,9 @@ MAX_VECTOR, MAX_SCALAR = 200.0, 1000.0
 
 MAX_HEADER_BYTES = 16 * 2**20
 
+MAX_ID, MAX_DEPTH = 2**20, 256
+"""Largest id of a tokenizer, and most layers of a stack, that are counted up to."""
+
 FETCH_AGAIN = "fetch the file again"
 
 AS_RELEASE_REMEDY = ". `marstts doctor` lists all of it; `marstts convert --name NAME` uses files that only differ"
@@ -187,9 +190,10 @@ def shape_findings(
 
 
 def depth(names: Iterable[str], stack: str) -> int:
-    """Number of the last layer of a stack, and one."""
-    found = (re.match(rf"{re.escape(stack)}\.layers\.(\d+)\.", name) for name in names)
-    return max((int(match[1]) + 1 for match in found if match), default=0)
+    """Number of the last layer of a stack, and one; layers beyond MAX_DEPTH do not count."""
+    found = (re.match(rf"{re.escape(stack)}\.layers\.(\d{{1,6}})\.", name) for name in names)
+    numbers = (int(match[1]) + 1 for match in found if match)
+    return max((number for number in numbers if number <= MAX_DEPTH), default=0)
 
 
 def layer_of(name: str) -> str:
@@ -336,10 +340,14 @@ def row_findings(source: str, tensors: Mapping[str, Tensor]) -> Iterator[Finding
 
 def equal_findings(source: str, tensors: Mapping[str, Tensor]) -> Iterator[Finding]:
     """Tensors that hold the same numbers as another one, which no training yields."""
-    seen: dict[tuple[Any, ...], str] = {}
+    alike = defaultdict(list)
     for name, tensor in tensors.items():
         if tensor.numel() > 1 and bool((tensor != tensor.flatten()[0]).any()):
-            first = seen.setdefault((tuple(tensor.shape), digest(tensor)), name)
+            alike[tuple(tensor.shape), root_mean_square(tensor)].append(name)
+    seen: dict[tuple[Any, ...], str] = {}
+    for key, names in alike.items():
+        for name in names if len(names) > 1 else ():
+            first = seen.setdefault((key, digest(tensors[name])), name)
             if first != name:
                 yield Finding(
                     f"{source}: {name}", "numbers of its own", f"those of {first}", FETCH_AGAIN, Kind.DIFFERENCE
@@ -380,6 +388,9 @@ def vocabulary_findings(
 
     `needed` special tokens must be there, in the order of their ids; `rows`: of the model's table, None = unknown.
     """
+    largest = max(special.values(), default=0)
+    if largest > MAX_ID or min(special.values(), default=0) < 0:
+        return [Finding(source, f"ids up to {MAX_ID}", str(largest), "fetch the release's tokenizer")]
     findings = [
         Finding(source, f"the special token {token}", "none", "fetch the release's tokenizer")
         for token in needed

@@ -58,7 +58,8 @@ def find_weights(source: Path | str, names: Sequence[str]) -> Path:
     return Path(source) if Path(source).is_file() else find_file(source, names)
 
 
-FOLDER_REMEDY = "give the path of a folder that holds the files"
+FOLDER_REMEDY = "give the path of a folder that holds the files (of a bundle: as `source` in its bundle.json)"
+"""What to do without a network, for codecs, encoders and metrics."""
 
 
 def find_file(source: Path | str, names: Sequence[str], *, remedy: str = FOLDER_REMEDY, **hub_options: Any) -> Path:
