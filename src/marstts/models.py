@@ -39,11 +39,11 @@ from marstts.io.precision import WeightFormat
 from marstts.speaker.base import SpeakerEncoder
 from marstts.speaker.registry import EncoderPart, open_encoder
 from marstts.text.tokenizers.bpe import BPE
-from marstts.weights.examination import Finding
 
 if TYPE_CHECKING:
     from marstts.mars5 import bundled as mars5
     from marstts.mars6 import bundled as mars6
+    from marstts.weights.examination import Finding
 
 
 class Architecture(Protocol):

@@ -41,6 +41,8 @@ ROOT = Path(__file__).parents[2]
 def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is recorded of the releases is that of small widths, and the cache is empty."""
     monkeypatch.setattr(published6, "RECORDED", RECORDED6)
+    monkeypatch.setattr(published6, "CODEC", replace(published6.CODEC, codebook_size=CODES))
+    monkeypatch.setattr(published6, "ENCODER_SIZES", {"identity": IDENTITY, "style": STYLE})
     monkeypatch.setattr(published5, "RECORDED", RECORDED5)
     monkeypatch.setenv("MARSTTS_CACHE", str(tmp_path / "cache"))
 
@@ -240,6 +242,8 @@ def test_a_published_name_is_refused_where_its_files_differ_and_convert_warns(
     assert result.exit_code == 0, result.output
     assert "warning: model-2000100.pt: encoder.layers.2.linear1.weight: expected numbers of its own" in result.stderr
     assert "warning: model-2000100.pt: cfg: expected a configuration" in result.stderr
+    narrow = CliRunner().invoke(app, [*map(str, arguments), "--identity", "toy:256", *parts[2:]])
+    assert narrow.exit_code == 2 and "identity_size is 24, but the encoder toy" in narrow.stderr
     wrong = CliRunner().invoke(app, [*map(str, arguments[:-1]), "toy:64", *parts])
     assert wrong.exit_code == 2 and "codebook_size is 32, but the codec" in wrong.stderr
 
