@@ -75,6 +75,11 @@ def as_text(first: Path, second: Path) -> None:
     second.write_text("{}")
 
 
+def scale_all(turbo: Turbo, part: str, factor: float) -> None:
+    for name in [name for name in turbo.tensors if name.startswith(part)]:
+        scale(turbo, name, factor)
+
+
 def set_of(name: str, value: object) -> Callable[[Turbo], object]:
     return lambda turbo: setattr(turbo, name, value)
 
@@ -99,6 +104,11 @@ TURBO: dict[str, Fault] = {
     "a layer in the middle missing": (
         lambda t: drop(t, "fastencoder.layers.1."), Kind.DEFECT,
         "fastencoder.layers.1: expected 12 tensors, found none",
+    ),
+    "a layer more": (
+        lambda t: (copy_layer(t, "encoder.layers.7.", "encoder.layers.8."), scale_all(t, "encoder.layers.8.", 1.5)),
+        Kind.DEFECT,
+        "encoder.layers.8: expected no such layer, found 12 tensors",
     ),
     "the last layer of one stack missing": (
         lambda t: drop(t, "decoder.layers.7."), Kind.DEFECT,
@@ -350,7 +360,7 @@ def test_numbers_that_would_cost_much_are_only_named(tmp_path: Path) -> None:
     turbo.tensors["encoder.layers.99999999.norm1.bias"] = turbo.tensors["encoder.layers.0.norm1.bias"] * 2
     found = [*map(str, turbo.examined(tmp_path))]
     assert any("expected ids up to" in line and "1000000000000000" in line for line in found)
-    assert any("encoder.layers.99999999.norm1.bias: expected no such tensor" in line for line in found)
+    assert any("encoder.layers.99999999: expected no such layer, found 1 tensors" in line for line in found)
 
 
 def test_nothing_in_a_file_is_run(tmp_path: Path) -> None:

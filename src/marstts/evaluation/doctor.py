@@ -11,6 +11,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -245,7 +246,7 @@ def examine_machine(needs: Needs) -> list[Finding]:
     """What is missing on this machine; weights that are not there yet are fetched."""
     findings: list[Finding] = []
     for extra in needs.extras:
-        attempt_need(lambda extra=extra: check_installed(EXTRAS[extra], extra), f"packages of {extra}", findings)
+        attempt_need(partial(check_installed, EXTRAS[extra], extra), f"packages of {extra}", findings)
     if needs.device is not None and needs.device.startswith("cuda") and not has_gpu():
         remedy = "run on a machine with a GPU, or with DEVICE=cpu"
         findings.append(Finding(f"device {needs.device}", "a GPU that PyTorch finds", "none", remedy))
@@ -258,7 +259,7 @@ def examine_machine(needs: Needs) -> list[Finding]:
         codec = needs.parts.codec
         attempt_need(lambda: open_codec(codec), f"codec {name_of(codec)}", findings)
     for role, part in needs.parts.encoders.items():
-        attempt_need(lambda part=part, role=role: open_encoder(part, role), f"{role} encoder {name_of(part)}", findings)
+        attempt_need(partial(open_encoder, part, role), f"{role} encoder {name_of(part)}", findings)
     if needs.metrics:
         attempt_need(lambda: check_metrics(needs.metrics or ""), "metrics", findings)
     return findings

@@ -205,7 +205,7 @@ def tokenizer_findings(source: str, ar: Examined) -> list[Finding]:
 
 def digests(ar: Path, nar: Path) -> dict[str, str]:
     """The digest of each tensor by its published name, and of the tokenizers."""
-    found = {}
+    found: dict[str, str] = {}
     for model, path in (("AR", ar), ("NAR", nar)):
         container = released.read_container(path)
         found |= {f"{model}: {name}": digest(tensor) for name, tensor in container.tensors.items()}

@@ -96,7 +96,7 @@ def load_examined(
     """
     hashes = [check_file(path, None) for path in (ar, nar)]
     heads = {"ar_heads": ar_heads or RECORDED.ar_heads, "nar_heads": nar_heads or RECORDED.nar_heads}
-    findings = examine(ar, nar, replace(RECORDED, **heads))
+    findings = examine(ar, nar, replace(RECORDED, ar_heads=heads["ar_heads"], nar_heads=heads["nar_heads"]))
     refuse(findings, as_release=as_release, remedy=AS_RELEASE_REMEDY if as_release else "")
     models = checkpoint.load_released(ar, nar, digests=hashes, **heads)
     if as_release and (record := read_record(NAME)) is not None:

@@ -26,6 +26,7 @@ from marstts.weights.examination import (
     attempt,
     depth,
     digest,
+    layer_of,
     published_shapes,
     shape_findings,
     size_findings,
@@ -81,7 +82,7 @@ def examine(checkpoint: Path, tokenizer: Path, recorded: Recorded = RECORDED) ->
         else:
             tensors = {str(key).replace("module.", ""): tensor for key, tensor in stored.items()}
             findings += examine_tensors(name, tensors, recorded, read_cfg(checkpoint, content))
-            table = getattr(tensors.get("inp_emb.weight"), "shape", ())
+            table: tuple[int, ...] = tuple(getattr(tensors.get("inp_emb.weight"), "shape", ()))
             rows = table[0] if len(table) == 2 else None
     if vocabulary is not None:
         special, merges = vocabulary
@@ -114,11 +115,12 @@ def examine_tensors(source: str, tensors: Mapping[str, Any], recorded: Recorded,
 
     findings = tensor_findings(source, tensors, ("float16", "float32", "bfloat16"))
     real = {name: tensor for name, tensor in tensors.items() if hasattr(tensor, "shape")}
-    config = attempt(lambda: released.infer_config(real, Path(source)), source, findings)
+    config = attempt(lambda: infer_config(real, source), source, failed := list[Finding]())
+    if config is None:  # more layers than heads allow, perhaps: compare with those of the release
+        kept = {name: one for name, one in real.items() if is_recorded(name, recorded)}
+        config = attempt(lambda: infer_config(kept, source), source, findings)
     if config is None:
-        return findings
-    depths = {size: depth(real, stack) for size, stack in STACKS.items()}
-    config = config.model_copy(update=depths)
+        return findings or failed
     ours = {name: tuple(tensor.shape) for name, tensor in sizes_only(Mars6, config).state_dict().items()}
     expected = published_shapes(ours, released.names(config), released.ROWS)
     shapes = {name: tuple(tensor.shape) for name, tensor in real.items()}
@@ -133,6 +135,18 @@ def examine_tensors(source: str, tensors: Mapping[str, Any], recorded: Recorded,
                     "compare with the release", Kind.DOUBT)
         )  # fmt: skip
     return findings + cfg_findings(source, cfg, config)
+
+
+def infer_config(tensors: Mapping[str, Any], source: str) -> Mars6Config:
+    """The sizes of the model, whose stacks have as many layers as their last one says; CheckpointError otherwise."""
+    depths = {size: depth(tensors, stack) for size, stack in STACKS.items()}
+    return released.infer_config(tensors, Path(source)).model_copy(update=depths)
+
+
+def is_recorded(name: str, recorded: Recorded) -> bool:
+    """Whether a tensor is in no layer, or in one that the release has."""
+    layers = {f"{stack}.layers.{n}" for size, stack in STACKS.items() for n in range(recorded.sizes.get(size, 0))}
+    return layer_of(name) in {"", *layers}
 
 
 def cfg_findings(source: str, cfg: Any, config: Mars6Config) -> list[Finding]:

@@ -178,8 +178,13 @@ def shape_findings(
             also = f" (but {alike[0]}, which is not expected, has its shape)" if len(alike) == 1 else ""
             found = f"none{also}"
             findings.append(Finding(f"{source}: {name}", f"a tensor of shape {expected[name]}", found, FETCH_AGAIN))
+    surplus = {layer_of(name) for name in extra} - {layer_of(name) for name in expected} - {""}
+    for layer in sorted(surplus):
+        count = sum(layer_of(name) == layer for name in extra)
+        findings.append(Finding(f"{source}: {layer}", "no such layer", f"{count} tensors", FETCH_AGAIN))
     for name in extra:
-        findings.append(Finding(f"{source}: {name}", "no such tensor", f"one of shape {shapes[name]}", FETCH_AGAIN))
+        if layer_of(name) not in surplus:
+            findings.append(Finding(f"{source}: {name}", "no such tensor", f"one of shape {shapes[name]}", FETCH_AGAIN))
     for name in sorted(expected.keys() & shapes.keys()):
         if shapes[name] != expected[name]:
             turned = " (it is transposed)" if shapes[name] == expected[name][::-1] else ""
