@@ -1,4 +1,4 @@
-"""`torch.hub.load("OWNER/marstts", "mars6_turbo")`: published models, ready to speak, marstts installed or not.
+"""`torch.hub.load("OWNER/marstts", "mars6_turbo")`: the published models behind the interfaces of their releases.
 
 The hub only fetches this repository; the packages it needs are those of `pip install 'marstts[released]'`.
 """
@@ -9,9 +9,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 sys.path.insert(0, str(Path(__file__).parent / "src"))
 
 if TYPE_CHECKING:
+    from marstts.mars5.tts import InferenceConfig, Mars5TTS
+    from marstts.mars6.turbo import Mars6Turbo, TurboTokenizer
     from marstts.synthesis.synthesizer import Synthesizer
 
 dependencies = [
@@ -24,26 +28,29 @@ def mars6_turbo(
     pretrained: bool = True,
     progress: bool = True,
     device: Any = None,
-    dtype: Any = None,
+    dtype: torch.dtype = torch.half,
     ckpt_format: str = "pt",
     checkpoint_url: str | None = None,
     tokenizer_url: str | None = None,
-) -> Synthesizer:
-    """The published MARS6: downloaded and converted the first time, then from the cache.
+) -> tuple[Mars6Turbo, TurboTokenizer]:
+    """The published MARS6 and its text tokenizer, see `marstts.mars6.turbo.mars6_turbo`."""
+    from marstts.mars6 import turbo
 
-    The arguments are the release's, of which `device` chooses the engine; the result is a synthesizer, which speaks
-    whole texts, in place of the release's model and tokenizer. `progress` and `dtype` have no effect: the engine of a
-    device has its own precision. Raises ConfigError where other weights are asked for.
-    """
-    import marstts
-    from marstts.errors import ConfigError
+    return turbo.mars6_turbo(pretrained, progress, device, dtype, ckpt_format, checkpoint_url, tokenizer_url)
 
-    if not pretrained or ckpt_format not in ("pt", "safetensors") or checkpoint_url or tokenizer_url:
-        raise ConfigError(
-            "only the published weights are fetched; convert others by `marstts convert`, then marstts.load(FOLDER)"
-        )
-    engine = "auto" if device is None else "cuda" if str(device).startswith("cuda") else "onnx"
-    return marstts.load("mars6-turbo", engine=engine)
+
+def mars5_english(
+    pretrained: bool = True,
+    progress: bool = True,
+    device: Any = None,
+    ckpt_format: str = "safetensors",
+    ar_path: Path | str | None = None,
+    nar_path: Path | str | None = None,
+) -> tuple[Mars5TTS, type[InferenceConfig]]:
+    """The published MARS5 and the class of its settings, see `marstts.mars5.tts.mars5_english`."""
+    from marstts.mars5 import tts
+
+    return tts.mars5_english(pretrained, progress, device, ckpt_format, ar_path, nar_path)
 
 
 def mini() -> Synthesizer:

@@ -91,29 +91,29 @@ TEXT_IDS, SPEECH_IDS = 2200, 5800
 """About as many as the sizes of the published files suggest."""
 
 
-def ar_shapes() -> Shapes:
-    """273 tensors."""
-    width, inner = 1536, 3584
+def ar_shapes(width: int = 1536, inner: int = 3584, ids: int = TEXT_IDS + SPEECH_IDS) -> Shapes:
+    """273 tensors; heads of the decoder are 64 wide, so there is at least one."""
+    attended = max(width, 64)
     shapes: Shapes = {
-        "embed.weight": (TEXT_IDS + SPEECH_IDS, width), "ar.output.weight": (TEXT_IDS + SPEECH_IDS, width),
+        "embed.weight": (ids, width), "ar.output.weight": (ids, width),
         "ar.norm.weight": (width,), "pos_embedding.alpha": (1,), "spk_identity_emb.weight": (1, width),
         **weights_and_biases("spk_encoder.norm", width),
         **{f"ref_chunked_emb.embs.{level}.weight": (1025, width // 8) for level in range(8)},
         **swiglu_layers("spk_encoder", 2, width, "self_attn"),
     }  # fmt: skip
     for layer in (f"ar.layers.{index}" for index in range(26)):
-        shapes |= {f"{layer}.attention.w{part}.weight": (width, width) for part in "qkvo"}
+        shapes |= {f"{layer}.attention.w{part}.weight": (attended, width) for part in "qkv"}
+        shapes |= {f"{layer}.attention.wo.weight": (width, attended)}
         shapes |= {f"{layer}.feed_forward.w{part}.weight": (inner, width) for part in "13"}
         shapes |= {f"{layer}.feed_forward.w2.weight": (width, inner)}
         shapes |= {f"{layer}.{norm}.weight": (width,) for norm in ("attention_norm", "ffn_norm")}
     return shapes
 
 
-def nar_shapes() -> Shapes:
+def nar_shapes(width: int = 1024, waves: int = 1024, ids: int = TEXT_IDS + 1) -> Shapes:
     """487 tensors."""
-    width = 1024
     shapes: Shapes = {
-        "text_embed.weight": (TEXT_IDS + 1, width), "spk_identity_emb.weight": (1, width),
+        "text_embed.weight": (ids, width), "spk_identity_emb.weight": (1, width),
         **{f"{name}pos_embedding.alpha": (1,) for name in ("", "cond_", "ref_")},
         **swiglu_layers("spk_encoder", 3, width, "self_attn"),
         **swiglu_layers("tfm.encoder", 8, width, "self_attn"),
@@ -122,7 +122,7 @@ def nar_shapes() -> Shapes:
     for stack in ("spk_encoder", "tfm.encoder", "tfm.decoder"):
         shapes |= weights_and_biases(f"{stack}.norm", width)
     for name in ("timestep_encoder_emb", "timestep_decoder_emb"):
-        shapes |= weights_and_biases(f"{name}.0", width, 1024) | weights_and_biases(f"{name}.2", width, width)
+        shapes |= weights_and_biases(f"{name}.0", width, waves) | weights_and_biases(f"{name}.2", width, width)
     for level in range(8):
         shapes |= {f"{name}.embs.{level}.weight": (1025, width // 8) for name in ("ref_embedder", "residual_encoder")}
         shapes |= weights_and_biases(f"residual_decoder.{level}.0", width)

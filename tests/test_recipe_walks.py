@@ -34,8 +34,8 @@ BUDGET_SECONDS = 600
 
 pytestmark = [pytest.mark.slow, pytest.mark.end_to_end, pytest.mark.timeout(2 * BUDGET_SECONDS)]
 
-TOYS = {"CODEC": "toy:64", "IDENTITY": "toy:24", "STYLE": "toy:40", "DEVICE": "cpu", "GPUS": "2"}
-"""Toys instead of SNAC, WavLM and CLAP, and two processes."""
+TOYS = {"CODEC": "toy:64", "IDENTITY": "toy:24", "STYLE": "toy:40", "DEVICE": "cpu", "GPUS": "2", "FREE_GB": "0.1"}
+"""Toys instead of SNAC, WavLM and CLAP, two processes, and little disk."""
 
 LAST_STAGES = ("codec_adversarial", "codec_likeness")
 """Stages of mini's codec: the last one without CAM++, and that with it."""

@@ -283,3 +283,23 @@ def test_a_baseline_speaks_through_its_package_and_names_the_sentence_that_fails
     with wave.open(str(tmp_path / "takes" / "Once more..wav")) as file:
         assert (file.getframerate(), file.getnframes()) == (24_000, 2400)
     assert len(list((tmp_path / "takes").iterdir())) == 1
+
+
+@pytest.mark.parametrize(("recipe", "first"), [("paper", "prepare"), ("libritts", "prepare"), ("mars5", "tokenize")])
+def test_a_recipe_ends_before_any_corpus_is_read_where_something_is_missing(
+    recipe: str, first: str, tmp_path: Path
+) -> None:
+    """The command `doctor` itself, on a disk that is too small; the others would leave a trace."""
+    trace, command = tmp_path / "trace", tmp_path / "marstts"
+    command.write_text(
+        f'#!/bin/sh\n[ "$1" = doctor ] || echo "$1" >> {trace}\nexec "{sys.executable}" -m marstts "$@"\n'
+    )
+    command.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "FREE_GB": "1e9", "DEVICE": "cpu"}
+    environment |= {"CODEC": "toy:64", "IDENTITY": "toy:24", "STYLE": "toy:40", "METRICS": "sphinx"}
+    done = subprocess.run(
+        [str(RECIPES / recipe / "run.sh"), str(tmp_path / "work"), str(tmp_path / "data")], env=environment,
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2 and "expected 1e+09 GB free" in done.stdout, done.stderr
+    assert not trace.exists(), f"{first} ran"

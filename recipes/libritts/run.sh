@@ -9,7 +9,8 @@
 #   ARMS      some of: mars6 mars6_seed mars6_bytes mars6_flux (all, in this order)
 #   GPUS      processes that train, any number (all GPUs);  DEVICE  of tokenization (cuda);  WORKERS  that generate and score (16)
 #   SPEAKERS, SENTENCES  of the test set (60, 600), of which a third as many validate the tuning
-#   METRICS   (paper);  CODEC, IDENTITY, STYLE  (snac, wavlm, clap)
+#   METRICS   (paper);  CODEC, IDENTITY, STYLE  (snac, wavlm, clap);  FREE_GB  that the disk must have (25)
+# It begins with a check of weights (which are fetched), packages, GPU and disk, those of the metrics included.
 set -euo pipefail
 work=${1:?usage: recipes/libritts/run.sh WORK_FOLDER [LIBRITTS_FOLDER]}
 root=${2:-$work/libritts}
@@ -20,6 +21,9 @@ manifest=$work/manifest/utterances.jsonl
 workers=${WORKERS:-16}
 sentences=${SENTENCES:-600}
 launch=(torchrun --standalone --nproc-per-node "${GPUS:-gpu}" --max-restarts 10 --no-python)
+
+marstts doctor "${parts[@]}" --extra train --extra data --extra eval --device "${DEVICE:-cuda}" \
+    --metrics "${METRICS:-paper}" --folder "$work" --free-gb "${FREE_GB:-25}"
 
 echo "1. Corpus, shards, test set."
 [ -f "$manifest" ] || marstts prepare libritts --root "$root" --output "$work/manifest"

@@ -6,11 +6,15 @@
 #
 # MANIFESTs are the files of `marstts prepare`. A process needs 15 GB for weights, gradients, optimizer and EMA of the AR;
 # gradient checkpointing keeps the activations small. Variables: DEVICE (cuda), WORKERS that tokenize (one for each GPU), GPUS
-# (all), TORCHRUN as in recipes/paper/run.sh. Nobody has run this recipe whole.
+# (all), TORCHRUN as in recipes/paper/run.sh, FREE_GB that the disk must have (60: checkpoints; codes of 1,000 hours are 4 GB).
+# It begins with a check of weights (which are fetched), packages, GPU and disk. Nobody has run this recipe whole.
 set -euo pipefail
 work=${1:?usage: recipes/mars5/run.sh WORK_FOLDER MANIFEST...}
 shift
 here=$(cd "$(dirname "$0")" && pwd)
+
+marstts doctor --codec encodec --extra train --extra data --device "${DEVICE:-cuda}" --folder "$work" \
+    --free-gb "${FREE_GB:-60}"
 
 more=() number=0
 for manifest in "$@"; do

@@ -13,7 +13,8 @@
 #   STAGES    some of: data train export (all)
 #   TORCHRUN  for several machines that share WORK_FOLDER, such as "--nnodes 4 --rdzv-backend c10d --rdzv-endpoint HOST:29500":
 #             run STAGES=data on one of them, then STAGES=train on each, then STAGES=export on one
-#   CODEC, IDENTITY, STYLE  (snac, wavlm, clap)
+#   CODEC, IDENTITY, STYLE  (snac, wavlm, clap);  FREE_GB  that the disk of WORK_FOLDER must have (80: shards 70, checkpoints)
+# The data stage begins with a check of weights (which are fetched), packages, GPU and disk, before any corpus is read.
 set -euo pipefail
 work=${1:?usage: recipes/paper/run.sh WORK_FOLDER [CORPORA_FOLDER]}
 roots=${2:-$work/corpora}
@@ -30,6 +31,8 @@ done
 stage() { [[ " ${STAGES:-data train export} " == *" $1 "* ]]; }
 
 if stage data; then
+    marstts doctor "${parts[@]}" --extra train --extra data --device "${DEVICE:-cuda}" \
+        --folder "$work" --free-gb "${FREE_GB:-80}"
     unprepared=()
     for corpus in "${corpora[@]}"; do
         [ -f "$work/manifests/$corpus/utterances.jsonl" ] || unprepared+=("$corpus")

@@ -47,6 +47,7 @@ from marstts.text.tokenizers.bpe import BPE
 if TYPE_CHECKING:
     from marstts.mars5 import bundled as mars5
     from marstts.mars6 import bundled as mars6
+    from marstts.weights.examination import Finding
 
 
 class Architecture(Protocol):
@@ -109,7 +110,7 @@ ARCHITECTURES = {"mars6": "marstts.mars6.bundled", "mars5": "marstts.mars5.bundl
 if TYPE_CHECKING:
     _CHECKED: tuple[Architecture, ...] = (mars6, mars5)
 
-PUBLISHED_MODELS = dict(zip(PUBLISHED, ("marstts.mars6.released", "marstts.mars5.published"), strict=True))
+PUBLISHED_MODELS = dict(zip(PUBLISHED, ("marstts.mars6.published", "marstts.mars5.published"), strict=True))
 """Module that downloads and converts each published model."""
 
 
@@ -284,5 +285,37 @@ def convert_published_mars5(ar: Path, nar: Path, folder: Path, **options: Any) -
 
 
 def convert_published(checkpoint: Path, tokenizer: Path, folder: Path, **options: Any) -> Any:
-    """Convert the published checkpoint and tokenizer of MARS6 to a bundle; see `mars6.released.convert`."""
+    """Convert the published checkpoint and tokenizer of MARS6 to a bundle; see `mars6.published.convert`."""
     return import_module(PUBLISHED_MODELS["mars6-turbo"]).convert(checkpoint, tokenizer, folder, **options)
+
+
+# Examination of published files and of bundles, for `marstts doctor`.
+
+ROLES = {"mars6-turbo": ("checkpoint", "tokenizer"), "mars5-english": ("AR", "NAR")}
+"""The two files of each published model, in their order."""
+
+
+def fetch_published(name: str) -> tuple[Path, Path]:
+    """The two files of a published model, fetched once."""
+    return import_module(PUBLISHED_MODELS[name]).fetch()
+
+
+def examine_published(name: str, files: tuple[Path, Path]) -> list[Finding]:
+    """Everything in which the files of a published model are broken or differ from what is recorded of it."""
+    module = import_module(PUBLISHED_MODELS[name])
+    return module.examine(*files, module.RECORDED)
+
+
+def published_digests(name: str, files: tuple[Path, Path]) -> dict[str, str]:
+    """The digest of each tensor of a published model by its name, and of its tokenizer."""
+    return import_module(PUBLISHED_MODELS[name].replace("published", "examined")).digests(*files)
+
+
+def load_published(name: str, files: tuple[Path, Path]) -> tuple[Any, BPE, str]:
+    """The module, the tokenizer and the architecture in the files of a published model."""
+    return *import_module(PUBLISHED_MODELS[name]).load(*files), name.partition("-")[0]
+
+
+def likelihood_of(architecture: str) -> Any:
+    """The module that computes the likelihood of a recorded sequence: `mars6.likelihood` or `mars5.likelihood`."""
+    return import_module(architecture_of(architecture).__name__.replace("bundled", "likelihood"))  # type: ignore[attr-defined]

@@ -132,8 +132,10 @@ def test_the_published_model_is_converted_once_by_its_name(tmp_path: Path, monke
     assert synthesizer.model.reads_typed_text, "capitals and punctuation steer it"
     assert synthesizer.model.pipeline.profile.name == "released"
     fetched: list[tuple[str, ...]] = []
-    monkeypatch.setattr(published, "find_file", lambda model, names: (fetched.append((model, *names)), tmp_path)[1])
-    monkeypatch.setattr(published, "convert", lambda *given: None)
+    monkeypatch.setattr(
+        published, "find_file", lambda model, names, **_: (fetched.append((model, *names)), tmp_path)[1]
+    )
+    monkeypatch.setattr(published, "convert", lambda *given, as_release: None)
     monkeypatch.setenv("MARSTTS_CACHE", str(tmp_path / "elsewhere"))
     models.published_bundle("mars5-english", onnx=False)
     assert fetched == [("CAMB-AI/MARS5-TTS", "mars5_ar.safetensors"), ("CAMB-AI/MARS5-TTS", "mars5_nar.safetensors")]

@@ -25,7 +25,8 @@ from light_install import WITHOUT_EXTRAS
 from marstts.cli.main import app
 from marstts.errors import CheckpointError
 from marstts.io.precision import WeightFormat
-from marstts.mars6 import aligned_heads, released
+from marstts.mars6 import aligned_heads, published
+from marstts.mars6.examined import Recorded
 from marstts.mars6.export.quantize import is_int8
 from marstts.models import load_for_training
 from marstts.weights import pretrained
@@ -172,21 +173,27 @@ def test_the_published_model_is_converted_once(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv("MARSTTS_CACHE", str(tmp_path))
     monkeypatch.setattr(pretrained, "connection_problem", lambda address: None)
     monkeypatch.setattr(urllib.request, "urlopen", answer)
-    folder = released.cached_bundle(onnx=False)
+    with pytest.raises(CheckpointError, match=r"width: expected 512, found 16.*`marstts doctor` lists all of it"):
+        published.cached_bundle(onnx=False)
+    monkeypatch.setattr(published, "RECORDED", Recorded({"width": 16}, text_rows=None))
+    folder = published.cached_bundle(onnx=False)
     assert load_for_training(folder).config.width == 16
-    assert released.cached_bundle(onnx=False) == folder
+    assert published.cached_bundle(onnx=False) == folder
     assert fetched == ["model-2000100.pt", "eng-tok-512.model"]
 
 
 def test_without_a_gpu_the_published_model_is_int8(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[str, bool, WeightFormat | None]] = []
 
-    def note(checkpoint: Path, tokenizer: Path, folder: Path, *, onnx: bool, weights: WeightFormat | None) -> None:
+    def note(
+        checkpoint: Path, tokenizer: Path, folder: Path, *, onnx: bool, weights: WeightFormat | None, as_release: bool
+    ) -> None:
         asked.append((folder.name, onnx, weights))
+        assert as_release, "differences count under the release's name"
 
     monkeypatch.setenv("MARSTTS_CACHE", str(tmp_path))
-    monkeypatch.setattr(released, "download", lambda name, folder: folder / name)
-    monkeypatch.setattr(released, "convert", note)
-    assert released.cached_bundle(onnx=True) == tmp_path / "mars6-turbo-int8"
-    assert released.cached_bundle(onnx=False) == tmp_path / "mars6-turbo"
+    monkeypatch.setattr(published, "download", lambda name, folder: folder / name)
+    monkeypatch.setattr(published, "convert", note)
+    assert published.cached_bundle(onnx=True) == tmp_path / "mars6-turbo-int8"
+    assert published.cached_bundle(onnx=False) == tmp_path / "mars6-turbo"
     assert asked == [("mars6-turbo-int8", True, WeightFormat.INT8), ("mars6-turbo", False, None)]

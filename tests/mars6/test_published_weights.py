@@ -28,7 +28,8 @@ from marstts.codec.registry import EncodecPart, SnacPart, open_encodec
 from marstts.codec.snac import SnacCodec
 from marstts.mars5.checkpoint import load_released as load_mars5
 from marstts.mars5.published import convert as convert_mars5
-from marstts.mars6.released import CHECKPOINT_NAME, TOKENIZER_NAME, convert, load_released
+from marstts.mars6.published import CHECKPOINT_NAME, TOKENIZER_NAME, convert
+from marstts.mars6.released import load_released
 from marstts.metrics.quality import Utmos
 from marstts.metrics.recognition import FasterWhisperRecognizer
 from marstts.speaker.clap import ClapEncoder

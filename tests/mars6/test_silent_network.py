@@ -17,7 +17,7 @@ import pytest
 
 from marstts.bundle import PACKAGED_MODELS
 from marstts.errors import CheckpointError
-from marstts.mars6 import released
+from marstts.mars6 import published
 from marstts.weights import pretrained
 
 pytestmark = [pytest.mark.slow, pytest.mark.end_to_end]
@@ -67,10 +67,10 @@ def test_the_published_checkpoint_is_asked_for_in_limited_time(
     limit: float, silent_port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     for address in (f"http://127.0.0.1:{silent_port}/", "http://name.invalid/"):
-        monkeypatch.setattr(released, "RELEASE", address)
+        monkeypatch.setattr(published, "RELEASE", address)
         started = time.monotonic()
         with pytest.raises(CheckpointError, match=r"mars6-turbo: the download of .* failed .*connect to the network"):
-            released.download("model.pt", tmp_path)
+            published.download("model.pt", tmp_path)
         assert time.monotonic() < started + 5 and not list(tmp_path.iterdir())
 
 

@@ -111,6 +111,9 @@ COMMANDS = {
     "quantize": LazyCommand("export", "quantize", "Quantize the weights of a bundle to int8.", extra="train"),
     "bundle": LazyCommand("export", "bundle_app", "Upgrade the graphs of a bundle.", extra="train"),
     "convert": LazyCommand("convert", "convert", "Convert a published checkpoint to a bundle.", extra="released"),
+    "doctor": LazyCommand(
+        "doctor", "doctor", "Examine a model before it is used, or a machine before a recipe.", extra="released"
+    ),
     "serve": LazyCommand("serve", "serve", "Serve speech over HTTP.", extra="serve"),
     "benchmark": LazyCommand("benchmark", "benchmark", "Measure speed, latency and memory on this machine."),
     "evaluate": LazyCommand("evaluate", "evaluate", "Score synthesized speech against recordings.", extra="eval"),

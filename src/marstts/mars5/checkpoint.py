@@ -6,7 +6,7 @@ The files are `text`'s.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -67,17 +67,22 @@ class Models:
 
 
 def load_released(
-    ar_source: Source, nar_source: Source, *, ar_heads: int | None = None, nar_heads: int | None = None
+    ar_source: Source,
+    nar_source: Source,
+    *,
+    ar_heads: int | None = None,
+    nar_heads: int | None = None,
+    digests: Sequence[str | None] = (None, None),
 ) -> Models:
-    """The published models; the tokenizers are those of the AR's file.
+    """The published models; the tokenizers are those of the AR's file.  `digests`: refuse files of another SHA-256.
 
     Head counts (of the AR's speaker encoder, and of the NAR): None = width / 64, as published.
     Raises CheckpointError where a file is corrupt, unsafe or of another kind, or where the two do not fit together.
     """
-    ar_container = read_container(ar_source)
+    ar_container = read_container(ar_source, digests[0])
     vocabulary = read_vocabulary(ar_container)
     ar = load_ar(ar_container, vocabulary.text.vocab_size, ar_heads)
-    nar_container = read_container(nar_source)
+    nar_container = read_container(nar_source, digests[1])
     nar = load_nar(nar_container, nar_heads)
     check_fit(ar.config, nar.config, vocabulary, f"{ar_container.source} and {nar_container.source}")
     return Models(ar, nar, vocabulary)

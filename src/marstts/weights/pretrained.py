@@ -14,7 +14,7 @@ import re
 import socket
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any, Literal
@@ -58,11 +58,16 @@ def find_weights(source: Path | str, names: Sequence[str]) -> Path:
     return Path(source) if Path(source).is_file() else find_file(source, names)
 
 
-def find_file(source: Path | str, names: Sequence[str], **hub_options: Any) -> Path:
+FOLDER_REMEDY = "give the path of a folder that holds the files (of a bundle: as `source` in its bundle.json)"
+"""What to do without a network, for codecs, encoders and metrics."""
+
+
+def find_file(source: Path | str, names: Sequence[str], *, remedy: str = FOLDER_REMEDY, **hub_options: Any) -> Path:
     """The first of `names` in a local folder or, if `source` is no local path, in the hub's model of that name.
 
     A local file stands for its folder. `hub_options` are those of the hub's client that are not None, such as
-    `revision`. Raises CheckpointError where none of `names` is found or the download fails.
+    `revision`. Raises CheckpointError where none of `names` is found or the download fails; `remedy` says what to do
+    without a network.
     """
     folder = Path(source).parent if Path(source).is_file() else Path(source)
     if folder.is_dir():
@@ -76,10 +81,10 @@ def find_file(source: Path | str, names: Sequence[str], **hub_options: Any) -> P
         raise CheckpointError(
             f"{printable_name(source)}: neither a path on this machine nor a model's name on the hub (owner/name)"
         )
-    return _download(source, names, {name: value for name, value in hub_options.items() if value is not None})
+    return _download(source, names, {name: value for name, value in hub_options.items() if value is not None}, remedy)
 
 
-def _download(model: str, names: Sequence[str], options: dict[str, Any]) -> Path:
+def _download(model: str, names: Sequence[str], options: dict[str, Any], remedy: str) -> Path:
     """The first of `names` in the client's cache, or else the first that the hub has; one attempt."""
     hub, constants = require("huggingface_hub", EXTRA), require("huggingface_hub.constants", EXTRA)
     for name in names:
@@ -97,8 +102,24 @@ def _download(model: str, names: Sequence[str], options: dict[str, Any]) -> Path
             break
     raise CheckpointError(
         f"{model}: the download of {' or '.join(names)} failed ({_first_line(reason)});"
-        " connect to the network, or give the path of a folder that holds the files"
+        f" connect to the network, or {remedy}"
     ) from reason
+
+
+@contextmanager
+def hub_progress(is_shown: bool) -> Iterator[None]:
+    """Show downloads from the hub on standard error, as its client does by itself, or hide them."""
+    if is_shown:
+        yield
+        return
+    utils = require("huggingface_hub.utils", EXTRA)
+    hidden = utils.are_progress_bars_disabled()
+    utils.disable_progress_bars()
+    try:
+        yield
+    finally:
+        if not hidden:
+            utils.enable_progress_bars()
 
 
 HUB_SCHEME = "hf://"
@@ -134,14 +155,17 @@ def download_folder(address: str) -> Path:
     return folder
 
 
-def download_release(model: str, address: str, folder: Path, max_bytes: int) -> Path:
-    """A file of a release of `model`, whole or not at all, under its name in `folder`; fetched once.
+def download_release(
+    model: str, address: str, folder: Path, max_bytes: int, *, name: str | None = None, progress: bool = False
+) -> Path:
+    """A file of a release of `model`, whole or not at all, under `name` (default: its own) in `folder`; fetched once.
 
-    Raises CheckpointError where it cannot be fetched, or is larger than `max_bytes`.
+    `progress` shows the download on standard error.  Raises CheckpointError where it cannot be fetched, or is larger
+    than `max_bytes`.
     """
     from urllib import request  # imports ssl, which takes a while
 
-    path = folder / address.rpartition("/")[2]
+    path = folder / (name or address.rpartition("/")[2])
     if path.is_file():
         return path
     try:
@@ -151,8 +175,9 @@ def download_release(model: str, address: str, folder: Path, max_bytes: int) -> 
             request.urlopen(address, timeout=NETWORK_SECONDS) as answer,
             atomic_path(path, CheckpointError) as partial,
             partial.open("wb") as file,
+            shown(answer, path.name) if progress else nullcontext(answer) as source,
         ):
-            while block := answer.read(2**20):
+            while block := source.read(2**20):
                 file.write(block)
                 if file.tell() > max_bytes:
                     raise OSError("it is far larger than the published file")
@@ -162,6 +187,15 @@ def download_release(model: str, address: str, folder: Path, max_bytes: int) -> 
             "release elsewhere and run `marstts convert`"
         ) from error
     return path
+
+
+def shown(answer: Any, name: str) -> Any:
+    """A context of the answer of a server, whose reading is shown on standard error."""
+    from rich.console import Console
+    from rich.progress import wrap_file
+
+    size = getattr(answer, "length", None)
+    return wrap_file(answer, total=size or 0, description=printable_text(name), console=Console(stderr=True))
 
 
 @contextmanager
