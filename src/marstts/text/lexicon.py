@@ -31,7 +31,21 @@ _IPA_SYMBOL = re.compile("|".join(sorted(map(re.escape, _IPA), key=len, reverse=
 _IPA_MARKS = re.compile("[ˈˌ.ːˑ͡ʰ \\-]")
 _ARPABET = re.compile(r"[A-Z]{1,2}[0-2]?(?: [A-Z]{1,2}[0-2]?)*")
 _WORD = re.compile(r"[^\W\d_]+(?:['\u2019-][^\W\d_]+)*")
-_OVERRIDE = re.compile(r"\[(?P<word>[^\[\]{}]{1,80})\]\{(?P<say>[^{}]{1,200})\}")
+_RESPELLING = re.compile(r"(?=[^\W_])(?:[^\W_]|[\u0300-\u036f '\u2018\u2019.,\u00b7\u02c8\u02cc\u02d0-]){1,200}")
+"""Characters of a respelling; others are of code, of markup or of a formula."""
+
+_ATTRIBUTE = (
+    r"(?:[.#][\w:.-]{1,60}|[\w:.-]{1,40}=(?:\"[^\"]{0,120}\"|'[^']{0,120}'|[^\s\"'={}]{1,120})"
+    r"|-|=[a-z]{2,12})"
+)
+ATTRIBUTES = rf"\{{:?\s{{0,3}}{_ATTRIBUTE}(?:\s{{1,3}}{_ATTRIBUTE}){{0,9}}\s{{0,3}}\}}"
+"""Pattern of the attributes that Pandoc and its kin put behind a word: `{.smallcaps}`, `{#id lang=fr}`."""
+
+_ATTRIBUTES = re.compile(ATTRIBUTES)
+OVERRIDE = r"\[(?P<word>[^\[\]{}]{1,80})\]\{(?P<say>[^{}]{1,200})\}"
+"""Pattern of a word with its pronunciation, and of what looks like one in code, formulas and markup."""
+
+_OVERRIDE = re.compile(OVERRIDE)
 
 
 @dataclass(frozen=True)
@@ -140,8 +154,43 @@ def _from_ipa(symbols: str) -> str:
     return " ".join(phones)
 
 
+def read_override(match: re.Match[str]) -> str | None:
+    r"""How a match of `OVERRIDE` is pronounced; None where it is no word with a pronunciation.
+
+    Brackets that touch what stands before them are an index or an argument, as in `a[1]{2}` and `\sqrt[3]{8}`.
+    """
+    before = match.string[match.start() - 1 : match.start()]
+    say = match["say"].strip()
+    if before.isalnum() or before in ("\\", "_", "*", ")", "]"):
+        return None
+    is_phones = len(say) > 2 and say[0] == say[-1] == "/"
+    if not is_phones and _RESPELLING.fullmatch(say) is None:
+        return None
+    try:
+        return respell(say)
+    except DataError:
+        return None
+
+
+def read_as_text(match: re.Match[str]) -> str:
+    """What is read where a match of `OVERRIDE` is no pronunciation: the word alone before attributes or bad phones."""
+    if match.string[match.start() - 1 : match.start()].isalnum():
+        return match[0]
+    say = match["say"].strip()
+    tries_phones = say[0] == say[-1] == "/" or _ARPABET.fullmatch(say) if say else False
+    return match["word"] if tries_phones or _ATTRIBUTES.fullmatch(f"{{{say}}}") else match[0]
+
+
 def apply_overrides(text: str, trace: Trace) -> str:
-    """`text` with every override read: `[Nguyen]{win}` -> "win". Raises DataError for an unknown pronunciation."""
+    """`text` with every override read: `[Nguyen]{win}` -> "win"; what is none stays text, and `trace` names it."""
     if "]{" not in text:
         return text
-    return _OVERRIDE.sub(lambda match: _record(match["word"], respell(match["say"].strip()), trace), text)
+
+    def read(match: re.Match[str]) -> str:
+        said = read_override(match)
+        if said is not None:
+            return _record(match["word"], said, trace)
+        trace.leave_out(match[0])
+        return read_as_text(match)
+
+    return _OVERRIDE.sub(read, text)

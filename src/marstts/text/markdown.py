@@ -11,6 +11,8 @@ import re
 from dataclasses import dataclass
 from enum import Enum
 
+from marstts.text.lexicon import ATTRIBUTES
+from marstts.text.rules.latex import without_formulas
 from marstts.text.stage_directions import is_direction
 
 
@@ -41,6 +43,9 @@ _HEADING = re.compile(r" {0,3}#{1,6}[ \t]+(?P<text>.*?)[ \t]*#*[ \t]*$")
 _ITEM = re.compile(r"\s*[-*+•‣◦▪●\u2013][ \t]+(?:\[[ xX]\][ \t]+)?(?P<text>\S.*)$")
 _NUMBERED = re.compile(r"\s*(?P<number>[0-9]{1,3}|[a-zA-Z]|[ivx]{2,5})(?P<mark>[.)])[ \t]+(?P<text>\S.*)$")
 _CHECKBOX = re.compile(r"\s*\[[ xX]\][ \t]+(?P<text>\S.*)$")
+_DIVISION = re.compile(rf" {{0,3}}:{{3,}}[ \t]*(?:{ATTRIBUTES}|[\w-]{{0,40}})[ \t]*:*[ \t]*$")
+"""A line that opens or closes a division of Pandoc: `::: {.note}`."""
+
 _TABLE = re.compile(r"\s*\|.*\|\s*$")
 _TABLE_RULE = re.compile(r"\s*\|?\s*:?-{2,}:?\s*(?:\|\s*:?-{2,}:?\s*)*\|?\s*$")
 _FENCE = re.compile(r"\s*(?:```|~~~)[^`]{0,100}$")
@@ -50,13 +55,19 @@ _SCENE = re.compile(r"\s*(?:(?:[-*_~•·][ \t]*){3,}|={3,}|[\u2042\u2766\u2767\
 _NO_MARK = r"(?!(?:[Vv][Oo][Ii][Cc][Ee]|[Pp][Aa][Uu][Ss][Ee])[:\]])"
 """The brackets of a pause or a voice are no part of a link."""
 
+_NOTED = rf"(?:{ATTRIBUTES})?"
+"""Attributes of Pandoc behind a link, code or a heading."""
+
+_CODE_NOTED = re.compile(rf"(?<=`){ATTRIBUTES}")
+_HEADING_NOTED = re.compile(rf"[ \t]*{ATTRIBUTES}[ \t]*\Z")
 _IMAGE = re.compile(
     r"!\[" + _NO_MARK + r"(?P<text>[^\[\]]{0,500})\]"
-    r"\([^()\s]{0,2000}(?:\([^()\s]{0,500}\)[^()\s]{0,500})?(?:\s\"[^\"]{0,200}\")?\)"
+    r"\([^()\s]{0,2000}(?:\([^()\s]{0,500}\)[^()\s]{0,500})?(?:\s\"[^\"]{0,200}\")?\)" + _NOTED
 )
 _LINK = re.compile(
     r"(?<!!)\[" + _NO_MARK + r"(?P<text>[^\[\]]{1,500})\]"
     r"\((?:<[^<>]{0,2000}>|[^()\s]{0,2000}(?:\([^()\s]{0,500}\)[^()\s]{0,500})?)(?:\s[\"'][^\"']{0,200}[\"'])?\)"
+    + _NOTED
 )
 _REFERENCE_LINK = re.compile(r"\[" + _NO_MARK + r"(?P<text>[^\[\]]{1,500})\]\[" + _NO_MARK + r"[^\[\]]{0,100}\]")
 _DEFINITION = re.compile(r" {0,3}\[" + _NO_MARK + r"[^\[\]]{1,100}\]:[ \t]+(?:<\S+>|\S*[/.#@]\S*)(?:[ \t]+[\"'(].*)?$")
@@ -77,10 +88,10 @@ def read_line(line: str) -> MarkdownLine:
     if _FENCE.fullmatch(line):
         return MarkdownLine(LineKind.FENCE, "")
     if heading := _HEADING.fullmatch(line):
-        return MarkdownLine(LineKind.HEADING, inline(heading["text"]))
+        return MarkdownLine(LineKind.HEADING, inline(_HEADING_NOTED.sub("", heading["text"])))
     if _SCENE.fullmatch(line):
         return MarkdownLine(LineKind.SCENE, "")
-    if _TABLE_RULE.fullmatch(line) or _DEFINITION.fullmatch(line):
+    if _DIVISION.fullmatch(line) or _TABLE_RULE.fullmatch(line) or _DEFINITION.fullmatch(line):
         return MarkdownLine(LineKind.RULE, "")
     if _TABLE.fullmatch(line):
         cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
@@ -108,12 +119,18 @@ def _is_lettered_item(numbered: re.Match[str]) -> bool:
 
 
 def inline(text: str) -> str:
-    """`text` without the marks of links, emphasis and code; links and pictures leave their words."""
+    """`text` without the marks of links, emphasis and code; links and pictures leave their words, formulas stay."""
+    return without_formulas(text, _inline)
+
+
+def _inline(text: str) -> str:
     if "[" in text:
         text = _IMAGE.sub(r"\g<text>", text)
         text = _LINK.sub(r"\g<text>", text)
         text = _FOOTNOTE.sub("", text)
         text = _REFERENCE_LINK.sub(lambda link: link[0] if is_direction(f"[{link['text']}]") else link["text"], text)
+    if "`{" in text:
+        text = _CODE_NOTED.sub("", text)
     if "<" in text:
         text = _AUTOLINK.sub(r"\g<text>", text)
     if "~~" in text:

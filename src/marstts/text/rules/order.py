@@ -10,6 +10,7 @@ from marstts.text.numbers import dates, money, quantities, roman, telephones, ti
 from marstts.text.rules import abbreviations, addresses, citations, forms, identifiers, symbols
 from marstts.text.rules.engine import Trace, apply_all
 from marstts.text.rules.initialisms import spell_initialisms
+from marstts.text.rules.latex import read_latex
 from marstts.text.rules.symbols import name_symbols
 
 MARKUP = (*symbols.MARKUP, *forms.RAW)
@@ -45,7 +46,7 @@ RULES = (
 
 def read_markup(text: str, trace: Trace) -> str:
     """`text` without markup, for `characters.fold_characters`."""
-    return apply_all(MARKUP, text, trace)
+    return apply_all(MARKUP, read_latex(text, trace), trace)
 
 
 def read_written_forms(text: str, trace: Trace) -> str:
