@@ -108,3 +108,83 @@ def test_points_part_thousands_of_european_money(written: str, spoken: str) -> N
 )
 def test_amounts_before_nouns_are_singular(written: str, spoken: str) -> None:
     assert normalize(written) == spoken
+
+
+@pytest.mark.parametrize(
+    ("written", "spoken"),
+    [
+        ("Text 150-1234-5678.", "Text one five zero, one two three four, five six seven eight."),
+        ("Fax 02-9876-5432", "Fax zero two, nine eight seven six, five four three two"),
+        ("Call 0 800 555 0123", "Call zero, eight zero zero, five five five, zero one two three"),
+        ("at 135-4567-8900 now", "at one three five, four five six seven, eight nine zero zero now"),
+        ("138 0013 8000", "one three eight, zero zero one three, eight zero zero zero"),
+        ("Phone: 12-34-56-78.", "Phone: one two, three four, five six, seven eight."),
+        ("It is 06.12.34.56.78.", "It is zero six, one two, three four, five six, seven eight."),
+        ("Text 20 friends 300 times.", "Text twenty friends three hundred times."),
+        ("Call 12-05-2024 a day.", "Call December fifth, twenty twenty-four a day."),
+    ],
+)
+def test_telephone_numbers_are_read_digit_by_digit(written: str, spoken: str) -> None:
+    assert normalize(written) == spoken
+
+
+@pytest.mark.parametrize(
+    ("written", "spoken"),
+    [
+        ("due 17-05-24", "due the seventeenth of May, twenty twenty-four"),
+        ("by 30-11-99.", "by the thirtieth of November, nineteen ninety-nine."),
+        ("04-07-23 and 05-17-24", "the fourth of July, twenty twenty-three and May seventeenth, twenty twenty-four"),
+        ("99-11-30", "November thirtieth, nineteen ninety-nine"),
+        ("the combination 10-12-30", "the combination ten to twelve-thirty"),
+        ("a score of 21-19-21", "a score of twenty-one to nineteen-twenty-one"),
+    ],
+)
+def test_dates_with_dashes_and_two_digits_of_the_year(written: str, spoken: str) -> None:
+    assert normalize(written) == spoken
+
+
+@pytest.mark.parametrize(
+    ("written", "spoken"),
+    [
+        ("0xdeadBEEF12", "zero x D E A D B E E F one two"),
+        ("wallet 0x9aF350cB", "wallet zero x nine A F three five zero C B"),
+        ("hash 540356cBB", "hash five four zero three five six c B B"),
+        ("checksum 3fA85f64", "checksum three f A eight five f six four"),
+        ("seed 9aF3, id 4E57-B42D", "seed nine a F three, id four E five seven, B four two D"),
+        ("a facade, 1e10 and 10000BC", "a facade, one times ten to the tenth and ten thousand B C"),
+    ],
+)
+def test_hexadecimal_strings_are_spelled(written: str, spoken: str) -> None:
+    assert normalize(written) == spoken
+
+
+@pytest.mark.parametrize(
+    ("written", "spoken"),
+    [
+        ("key RxB-Nd7", "key R x B, N d seven"),
+        ("id a1-Qe5-77", "id a one, Q e five, seven seven"),
+        ("Order X7-Bd2", "Order X seven, B d two"),
+        ("Model Nd5", "Model N d five"),
+        ("He played Nf3 and Qxd4+.", "He played knight f three and queen takes d four check."),
+        ("The move Nd7 wins.", "The move knight d seven wins."),
+        ("3. O-O Qxd4+ 4. Kh1", "three, castles queen takes d four check; four, king h one"),
+        ("1e4 and 1 e4, 2 d5", "one, e four and one e four, two d five"),
+        ("e8=Q+ and exd5", "e eight becomes queen check and e takes d five"),
+    ],
+)
+def test_codes_are_no_chess(written: str, spoken: str) -> None:
+    assert normalize(written) == spoken
+
+
+@pytest.mark.parametrize(
+    ("written", "spoken"),
+    [
+        ("runway 27L", "runway twenty-seven L"),
+        ("Runways 27L and 27R", "Runways twenty-seven L and twenty-seven R"),
+        ("Land on 09R.", "Land on zero nine R."),
+        ("seat 12A, exit 12W or bus 7V", "seat twelve A, exit twelve W or bus seven V"),
+        ("a 27L backpack, a 5 V supply", "a twenty-seven liter backpack, a five volt supply"),
+    ],
+)
+def test_a_letter_after_the_number_of_a_place_is_no_unit(written: str, spoken: str) -> None:
+    assert normalize(written) == spoken

@@ -73,6 +73,27 @@ def _read_numeric_date(match: re.Match[str]) -> str | None:
     return _read_date(month, str(day), digits)
 
 
+_NO_DATE_BEFORE = re.compile(
+    r"\b(?:combination|combo|lock|code|codes|PIN|pin|serial|score|scores|scored|record|ratio|part|lot|batch|model|SKU|sizes?)"
+    r"(?: is| was| of| no\.?| number|:)? \Z",
+    re.IGNORECASE,
+)
+
+
+def _read_dashed_date(match: re.Match[str]) -> str | None:
+    """17-05-24 -> the seventeenth of May, twenty twenty-four; the day is first where both orders are dates."""
+    if _NO_DATE_BEFORE.search(match.string, max(match.start() - 24, 0), match.start()):
+        return None
+    first, second, third = match["first"], match["second"], match["third"]
+    if 1 <= int(first) <= 31 and 1 <= int(second) <= 12:
+        return f"the {ordinal(str(int(first)))} of {MONTHS[int(second) - 1]}, {two_digit_year(third)}"
+    if 1 <= int(first) <= 12 and 1 <= int(second) <= 31:
+        return f"{MONTHS[int(first) - 1]} {ordinal(str(int(second)))}, {two_digit_year(third)}"
+    if int(first) > 31 and 1 <= int(second) <= 12 and 1 <= int(third) <= 31:
+        return f"{MONTHS[int(second) - 1]} {ordinal(str(int(third)))}, {two_digit_year(first)}"
+    return None
+
+
 def _read_short_date(match: re.Match[str]) -> str | None:
     month, day = int(match["month"]), int(match["day"])
     month, day = (day, month) if month > 12 else (month, day)
@@ -245,6 +266,11 @@ RULES: list[Rule] = [
         "date.numeric",
         r"(?<![0-9/.$-])(?P<first>[0-9]{1,2})(?P<mark>[/.])(?P<second>[0-9]{1,2})(?P=mark)(?P<year>[0-9]{2})(?![0-9/]|\.[0-9])",
         _read_numeric_date,
+    ),
+    rule(
+        "date.numeric",
+        r"(?<![0-9A-Za-z/.,:$£€-])(?P<first>[0-9]{2})-(?P<second>[0-9]{2})-(?P<third>[0-9]{2})(?![0-9A-Za-z/-]|[.,:][0-9])",
+        _read_dashed_date,
     ),
     rule(
         "date.short",

@@ -183,7 +183,7 @@ RANGES = [
     rule(
         "number.scientific",
         rf"{SIGN}(?<![A-Za-z0-9.])(?P<mantissa>[0-9]{{1,9}}(?:\.[0-9]{{1,9}})?)[eE]"
-        rf"(?P<exponent>[+-]?[0-9]{{1,3}})(?![A-Za-z0-9])",
+        rf"(?P<exponent>[+-]?[0-9]{{1,3}})(?![A-Za-z0-9]|-[A-Za-z0-9])",
         _read_scientific,
     ),
     rule("number.ratio", rf"{RUN}([0-9]{{1,4}}):(?=[0-9]{{1,4}}{END})", _read_ratio),

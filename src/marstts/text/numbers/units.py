@@ -162,6 +162,8 @@ def _read_unit(match: re.Match[str]) -> str | None:
         return None
     if len(unit) == 1 and unit.isalpha() and _PLACE.search(match.string, max(match.start() - 12, 0), match.start()):
         return None
+    if match["gap"] == "-" and len(unit) == 1 and match.string[max(match.start() - 1, 0) : match.start()] in ("-", "/"):
+        return None  # the end of a code: 17-05-24-A
     minus = "minus " if match["sign"] else ""
     if re.fullmatch("[0-9]{1,3},[0-9]{1,2}", numeral):
         numeral = numeral.replace(",", ".")

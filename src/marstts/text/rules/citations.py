@@ -64,6 +64,11 @@ def _spell(match: re.Match[str]) -> str:
     return spelled(match["code"].replace(" ", ""))
 
 
+def _spell_hexadecimal(match: re.Match[str]) -> str | None:
+    """Hexadecimal digits one by one; a year or an amount with an abbreviation behind it is none: 10000BC, 5000000CAD."""
+    return None if re.fullmatch("[0-9]+(?:AD|BC|CE|BCE|CAD|[A-Fa-f])", match["code"]) else spelled(match["code"])
+
+
 def _spell_groups(match: re.Match[str]) -> str | None:
     """The digits and letters of an identifier one by one; None where all are digits, as in a telephone number."""
     if match["code"].replace("-", "").isdigit():
@@ -150,6 +155,18 @@ RULES = [
         "number.hash",
         r"(?<![A-Za-z0-9-])(?=[0-9a-f]{0,39}[a-f])(?=[a-f]{0,39}[0-9])(?P<code>[0-9a-f]{7,40})(?![A-Za-z0-9-])",
         _spell,
+    ),
+    rule(
+        "number.hash",
+        r"(?<![A-Za-z0-9.,$£€-])(?=[0-9]{0,63}[A-Fa-f])(?=[A-Fa-f]{0,63}[0-9])(?P<code>[0-9A-Fa-f]{7,128})(?![A-Za-z0-9-])",
+        _spell_hexadecimal,
+    ),
+    rule(
+        "number.hash",
+        rf"(?P<before>\b(?:{either(word_set('names', 'before_hexadecimal'))}|{either(map(str.capitalize, word_set('names', 'before_hexadecimal')))}"
+        r"|SHA|MD5|CRC|ID|UID|GUID|UUID)(?: is| was|:| =)? )"
+        r"(?=[0-9A-Fa-f-]{0,40}[A-Fa-f])(?=[A-Fa-f-]{0,40}[0-9])(?P<code>[0-9A-Fa-f]{4,64}(?:-[0-9A-Fa-f]{2,12}){0,6})(?![A-Za-z0-9-])",
+        lambda match: match["before"] + spelled(*match["code"].split("-")),
     ),
     rule(
         "number.uuid",

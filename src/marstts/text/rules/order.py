@@ -7,7 +7,7 @@ Downstream: `rules`, which applies them; the modules of rules.
 from __future__ import annotations
 
 from marstts.text.numbers import dates, money, quantities, roman, telephones, times, units
-from marstts.text.rules import abbreviations, addresses, citations, forms, identifiers, symbols
+from marstts.text.rules import abbreviations, addresses, chess, citations, forms, identifiers, symbols
 from marstts.text.rules.engine import Trace, apply_all
 from marstts.text.rules.initialisms import spell_initialisms
 from marstts.text.rules.latex import read_latex
@@ -20,6 +20,9 @@ RULES = (
     *citations.NOTES,
     *units.DOTTED,
     *symbols.EMOTICONS,
+    *identifiers.PLACES,
+    *chess.RULES,
+    *addresses.HEXADECIMAL,
     *forms.EARLY,
     *addresses.RULES,
     *citations.RULES,
