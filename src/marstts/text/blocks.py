@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 
+from marstts.text.divided import is_divided, without_hyphen
 from marstts.text.markdown import LineKind, inline, read_line, read_numbered
 from marstts.text.rules.tables import table, word_set
 from marstts.text.tags import without_tags
@@ -178,13 +179,20 @@ class BlockCutter:
         """Append a plain line to the passage, or end the passage and begin another."""
         if self._passage and not _is_wrapped(self._last_line, line, self._width):
             yield from self._close_passage()
-        glue = "" if not self._passage or self._passage.endswith((" ", "-")) else " "
+        if is_divided(self._passage, line):
+            self._passage, glue = without_hyphen(self._passage), ""
+            line = line.lstrip()
+        else:
+            glue = "" if not self._passage or self._passage.endswith((" ", "-")) else " "
         self._passage += glue + line
         self._last_line = line
 
     def _close_passage(self, kind: LineKind = LineKind.PLAIN, *, ends_paragraph: bool = False) -> Iterator[Block]:
         yield from self._cut_passage()
         if self._passage.strip():
+            is_heading = kind is LineKind.HEADING or ends_paragraph
+            if is_heading and self._passage.strip() in ("I", "I."):
+                self._passage = "1"  # the first chapter; elsewhere "I" is a word
             yield Block(inline(self._passage.strip()), kind, True, ends_paragraph=ends_paragraph)
         self._passage, self._last_line, self._width, self._scanned = "", "", 0, 0
 

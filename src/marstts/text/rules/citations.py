@@ -95,6 +95,55 @@ def _read_item_number(match: re.Match[str]) -> str | None:
     return f"{match['number']}, " if is_item else None
 
 
+_CITED = r"[0-9]{1,3}[a-z]?(?: ?(?:,|;|-|—|–|to|and) ?[0-9]{1,3}[a-z]?){0,9}"
+_KEEPS_BRACKETS = re.compile(
+    r"(?:=|[<>+*/(\[,:]|\b(?:press|type|key|keys|enter|choose|option|select|button|number|step|item|line|row|column|index|list|array"
+    r"|vector|range|interval|set|point|pair|matrix|returns?|in|see|of|from|by|ref|refs|reference|references|and|or|to|is|are|was"
+    r"|at|with|between|version|page|chapter|figure|table|tuple|slot|channel|level|the|a))\s?\Z",
+    re.IGNORECASE,
+)
+_CODE_NAME = re.compile(r"(?:\b[a-z]|\b(?:arr|array|list|data|items|args|argv|matrix|vector|values?|dict|map|buf|buffer|nums|self|stack|queue"
+                        r"|str|words|lines|rows|cols|tokens|ids|keys|x|y)|[a-z][A-Z][a-z]+|_\w+|\)|\])\Z")  # fmt: skip
+_CODE_AFTER = re.compile(r" ?(?:[-+*/]?=|\+\+|[-+*/%<>] |\(|\{|\[(?![0-9])|\.[a-z])")
+
+
+def _drop_citation(match: re.Match[str]) -> str | None:
+    """Nothing for [3] or [4–6] behind a word; an index of code and what a sentence needs stay."""
+    before = match.string[max(match.start() - 24, 0) : match.start()]
+    touches = match[0].startswith("[")
+    if re.search(r"(?<![0-9])0(?![0-9])", match["cited"]) or _CODE_AFTER.match(match.string, match.end()):
+        return None
+    if touches and _CODE_NAME.search(before) and not before.endswith((")", "]")):
+        return None
+    if not touches and _KEEPS_BRACKETS.search(before):
+        return None
+    return ""
+
+
+BRACKETS = [
+    rule(
+        "note.citation",
+        rf"(?<=[A-Za-z0-9.,;:!?)\"'”’\]])(?P<cited>(?: ?\[{_CITED}(?:, ?pp?\. ?[0-9]{{1,4}}(?:[-–—][0-9]{{1,4}})?)?\](?:[,–—-] ?(?=\[[0-9]))?){{1,9}})"
+        r"(?![A-Za-z0-9{(])",
+        _drop_citation,
+        parted=False,
+    ),
+    rule(
+        "note.citation",
+        r" ?\[(?:(?:see|cf\.?|e\.g\.,?) )?-?@[A-Za-z0-9_:.#$%&+?<>~/-]{1,60}[^\[\]]{0,120}\]|(?<=\w) ?\[(?:citation needed|note [0-9]{1,3}"
+        r"|n [0-9]{1,2}|clarification needed|better source needed|when\?|who\?|according to whom\?)\]",
+        "",
+        parted=False,
+    ),
+    rule(
+        "note.mark",
+        r"(?<=[A-Za-z0-9.,;:!?)\"'”’])(?:[†‡]{1,3}|\[[†‡*§¶]{1,3}\]|(?<=[a-z.,!?])[*]{1,3}(?=[\s.,;:!?)]|$))(?![A-Za-z0-9])",
+        "",
+        parted=False,
+    ),
+]
+"""Citations in brackets and marks of notes, before brackets become commas: "It grew [3]." """
+
 NOTES = [
     rule(
         "note.mark",

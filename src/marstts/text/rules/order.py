@@ -13,7 +13,7 @@ from marstts.text.rules.initialisms import spell_initialisms
 from marstts.text.rules.latex import read_latex
 from marstts.text.rules.symbols import name_symbols
 
-MARKUP = (*symbols.MARKUP, *forms.RAW)
+MARKUP = (*symbols.MARKUP, *citations.BRACKETS, *units.POWERS, *forms.RAW)
 """The rules that come before characters are folded."""
 
 RULES = (
