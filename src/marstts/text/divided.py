@@ -11,13 +11,23 @@ from functools import cache, lru_cache
 
 from marstts.text.rules.tables import word_list, words
 
-_BEFORE = re.compile(r"(?P<whole>(?:[A-Za-z\u00c0-\u024f'\u2019]+-)*)(?P<first>[A-Za-z\u00c0-\u024f]+)(?P<mark>[-\u2010\u00ac\u00ad])[ \t]*\Z")
+_BEFORE = re.compile(
+    r"(?P<whole>(?:[A-Za-z\u00c0-\u024f'\u2019]+-)*)(?P<first>[A-Za-z\u00c0-\u024f]+)(?P<mark>[-\u2010\u00ac\u00ad])[ \t]*\Z"
+)
 _AFTER = re.compile(r"\s*(?P<second>[a-z\u00df-\u024f]+)")
 _SHORT_SECOND = frozenset(("in", "up", "on", "by", "to", "do", "go", "it", "so", "me"))
 """Words of two letters that end a compound; others are endings: "-al", "-ed"."""
 
 _KEEPING = frozenset(("self", "well", "half", "quasi", "vice", "much", "ever", "ill"))
-_ENDINGS = (("ing", ("", "e")), ("ied", ("y",)), ("ies", ("y",)), ("ed", ("", "e")), ("es", ("",)), ("s", ("",)), ("ly", ("",)))
+_ENDINGS = (
+    ("ing", ("", "e")),
+    ("ied", ("y",)),
+    ("ies", ("y",)),
+    ("ed", ("", "e")),
+    ("es", ("",)),
+    ("s", ("",)),
+    ("ly", ("",)),
+)
 
 
 def is_divided(passage: str, line: str) -> bool:

@@ -13,6 +13,7 @@ from enum import Enum
 
 from marstts.text.lexicon import ATTRIBUTES
 from marstts.text.rules.latex import without_formulas
+from marstts.text.rules.tables import word_set
 from marstts.text.stage_directions import is_direction
 
 
@@ -42,6 +43,7 @@ _QUOTE = re.compile(r"^ {0,3}(?:> ?)+(?=[^\s>=0-9$-]|$)")
 _HEADING = re.compile(r" {0,3}#{1,6}[ \t]+(?P<text>.*?)[ \t]*#*[ \t]*$")
 _ITEM = re.compile(r"\s*[-*+•‣◦▪●\u2013][ \t]+(?:\[[ xX]\][ \t]+)?(?P<text>\S.*)$")
 _NUMBERED = re.compile(r"\s*(?P<number>[0-9]{1,3}|[a-zA-Z]|[ivx]{2,5})(?P<mark>[.)])[ \t]+(?P<text>\S.*)$")
+_FORUM_ITEM = re.compile(r"\s*\[\*\][ \t]*(?P<text>\S.*)$")
 _CHECKBOX = re.compile(r"\s*\[[ xX]\][ \t]+(?P<text>\S.*)$")
 _DIVISION = re.compile(rf" {{0,3}}:{{3,}}[ \t]*(?:{ATTRIBUTES}|[\w-]{{0,40}})[ \t]*:*[ \t]*$")
 """A line that opens or closes a division of Pandoc: `::: {.note}`."""
@@ -82,6 +84,37 @@ _STRUCK = re.compile(r"~~(?P<text>[^~\n]{1,500})~~")
 _ESCAPED = re.compile(r"\\(?=[*_#\[\]`~|<>])")
 
 
+_FORUM = "|".join(sorted(word_set("markup", "forum"), key=len, reverse=True))
+_FORUM_MARK = re.compile(rf"\[(?P<end>/?)(?P<name>{_FORUM}|\*)(?P<value>[=\s](?:[^\[\]]{{1,300}}))?\]", re.IGNORECASE)
+_FORUM_PICTURE = re.compile(
+    r"\[(?P<name>img|image|youtube|video|media|attach|attachment)(?:[=\s][^\[\]]{0,100})?\][^\[\]]{0,500}\[/(?P=name)\]",
+    re.IGNORECASE,
+)
+_FORUM_END = re.compile(rf"\[/(?P<name>{_FORUM})\]", re.IGNORECASE)
+
+
+def _without_forum_marks(text: str) -> str:
+    """`text` without the marks of forums (BBCode): `[b]Bold[/b]`; what no mark ends is none, but for a lone one."""
+    ended = {end["name"].lower() for end in _FORUM_END.finditer(text)}
+
+    def read(mark: re.Match[str]) -> str:
+        name = mark["name"].lower()
+        before, after = text[mark.start() - 1 : mark.start()], text[mark.end() : mark.end() + 1]
+        is_item = name == "*" and ("list" in ended or not before.strip())
+        opens = len(name) == 1 and not before.isalnum() and (after.isalnum() or after in "\"'[“") and after != ""
+        stands_alone = mark[0].strip() == text.strip()
+        value = mark["value"] or ""
+        if is_item:
+            return " . " if before else ""
+        if len(name) == 1 and not mark["end"] and before.isalnum():
+            return mark[0]  # an index: a[i]
+        if mark["end"] or name in ended or value.startswith("=") or (opens and name != "*") or stands_alone:
+            return " " if name in ("br", "hr", "quote", "code", "list", "table", "tr", "td", "th", "center") else ""
+        return mark[0]
+
+    return _FORUM_MARK.sub(read, _FORUM_PICTURE.sub(" ", text))
+
+
 def read_line(line: str) -> MarkdownLine:
     """The kind and the text of one line that stands outside of code."""
     line = _QUOTE.sub("", line, count=1)
@@ -98,6 +131,8 @@ def read_line(line: str) -> MarkdownLine:
         return MarkdownLine(LineKind.TABLE, inline(", ".join(cell for cell in cells if cell)))
     if box := _CHECKBOX.fullmatch(line):
         return MarkdownLine(LineKind.ITEM, inline(box["text"]))
+    if item := _FORUM_ITEM.fullmatch(line):
+        return MarkdownLine(LineKind.ITEM, inline(item["text"]))
     if item := _ITEM.fullmatch(line):
         return MarkdownLine(LineKind.ITEM, inline(item["text"]))
     return MarkdownLine(LineKind.PLAIN, line)
@@ -125,6 +160,7 @@ def inline(text: str) -> str:
 
 def _inline(text: str) -> str:
     if "[" in text:
+        text = _without_forum_marks(text)
         text = _IMAGE.sub(r"\g<text>", text)
         text = _LINK.sub(r"\g<text>", text)
         text = _FOOTNOTE.sub("", text)
