@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from marstts.errors import TextError
 from marstts.text.language import describe_left_out, foreign_language
 from marstts.text.lexicon import Lexicon
 from marstts.text.normalize import normalize
@@ -117,8 +116,6 @@ def test_overrides_and_lexicon_determine_how_a_word_is_spoken() -> None:
     spoken = " ".join(read_text("Nguyen's GIF of New York, a gif by [Hermione]{her my oh nee}.", lexicon).sentences)
     assert spoken == "win's jif of noo york, a gif by her my oh nee."
     assert normalize("[Hermione]{her my oh nee} spoke.") == "her my oh nee spoke."
-    with pytest.raises(TextError, match="'Q' is none"):
-        read_text("[word]{Q QQ1 K}")
 
 
 def test_what_cannot_be_read_is_named() -> None:

@@ -16,7 +16,7 @@ from marstts.cli.speak_input import choose_text
 from marstts.cli.terminal import warn
 from marstts.errors import TextError
 from marstts.text.books.epub import Notes
-from marstts.text.language import warnings_of
+from marstts.text.language import is_no_pronunciation, warnings_of
 from marstts.text.lexicon import Lexicon, read_lexicon
 from marstts.text.phones import readable
 from marstts.text.pronunciation.words import PhoneUse, phone_words
@@ -87,7 +87,8 @@ def print_passage(passage: Passage, *, explain: bool, as_json: bool) -> None:
         for step in steps:
             typer.echo(f"    {step.rule:<{width}}  {step.written!r} -> {step.read!r}")
         for run in dict.fromkeys(passage.left_out):
-            typer.echo(f"    {'left out':<{width}}  {run!r}")
+            label = "as text" if is_no_pronunciation(run) else "left out"
+            typer.echo(f"    {label:<{width}}  {run!r}")
 
 
 def steps_of(passage: Passage) -> list[Step]:

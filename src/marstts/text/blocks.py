@@ -12,8 +12,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 
+from marstts.text.divided import is_divided, without_hyphen
+from marstts.text.front_matter import FrontMatter
 from marstts.text.markdown import LineKind, inline, read_line, read_numbered
 from marstts.text.rules.tables import table, word_set
+from marstts.text.subtitles import HEADER, NAME, PLACED, REMARK, TIMING
 from marstts.text.tags import without_tags
 
 MAX_BLOCK_CHARACTERS = 1000
@@ -96,6 +99,11 @@ class BlockCutter:
         self._in_code = False
         self._scanned = 0
         self._list_number = 0
+        self._matter = FrontMatter()
+        self._in_subtitles = False
+        self._in_remark = False  # of a VTT file, up to a blank line
+        self._name = ""  # a line that may be the number of a subtitle
+        self._after_blank = True
         self._open = False  # whether the incomplete line is part of the passage already
 
     def feed(self, piece: str) -> Iterator[Block]:
@@ -104,25 +112,31 @@ class BlockCutter:
         held = "\r" if text.endswith("\r") else ""
         lines = _LINE_END.split(text[: len(text) - len(held)])
         for line in lines[:-1]:
-            yield from self._end_line(line)
+            yield from self._take_line(line)
         self._line = lines[-1] + held
         if self._may_open(self._line):
             yield from self._open_line()
 
     def flush(self) -> Iterator[Block]:
         """The blocks of what has not been given yet."""
-        yield from self._end_line(self._line.rstrip("\r"))
+        yield from self._take_line(self._line.rstrip("\r"))
         self._line = ""
+        for line in self._matter.given_back():
+            yield from self._end_line(line)
+        yield from self._give_name()
         yield from self._close_passage()
 
     def _may_open(self, line: str) -> bool:
         """Whether an incomplete line is plain prose long enough to be cut before its end comes."""
         if self._open:
             return bool(line)
+        if self._matter.is_open or self._in_remark or TIMING.match(line) or HEADER.match(line):
+            return False
         return not self._in_code and len(line) > 40 and _MARKED_LINE.match(line) is None
 
     def _open_line(self) -> Iterator[Block]:
         if not self._open:
+            yield from self._give_name()
             yield from self._join_line(self._line)
             self._open = True
         else:
@@ -130,6 +144,41 @@ class BlockCutter:
             self._last_line += self._line
         self._line = ""
         yield from self._cut_passage()
+
+    def _take_line(self, text: str) -> Iterator[Block]:
+        """A line, unless it is of front matter or of the numbers and times of subtitles."""
+        was_open = self._matter.is_open
+        if self._open or self._in_code:
+            self._after_blank = False
+            yield from self._end_line(text)
+            return
+        if self._matter.take(text):
+            return
+        if was_open:
+            for line in self._matter.given_back():
+                yield from self._end_line(line)
+        is_blank = not text.strip()
+        if TIMING.fullmatch(text):
+            self._in_subtitles, self._name = True, ""
+        elif HEADER.fullmatch(text) or (self._in_subtitles and self._after_blank and REMARK.fullmatch(text)):
+            self._in_subtitles = self._in_remark = True
+        elif self._in_remark and not is_blank:
+            pass
+        elif self._after_blank and (text.strip().isdigit() or (self._in_subtitles and NAME.fullmatch(text))):
+            yield from self._give_name()
+            self._name = text
+        elif not (is_blank and self._in_subtitles):  # a sentence may go on in the next subtitle
+            yield from self._give_name()
+            yield from self._end_line(PLACED.sub("", text) if self._in_subtitles else text)
+        if is_blank:
+            self._in_remark = False
+        self._after_blank = is_blank
+
+    def _give_name(self) -> Iterator[Block]:
+        """The line that was kept back as the number of a subtitle, and is none."""
+        name, self._name = self._name, ""
+        if name:
+            yield from self._end_line(name)
 
     def _end_line(self, text: str) -> Iterator[Block]:
         if self._open:
@@ -178,13 +227,20 @@ class BlockCutter:
         """Append a plain line to the passage, or end the passage and begin another."""
         if self._passage and not _is_wrapped(self._last_line, line, self._width):
             yield from self._close_passage()
-        glue = "" if not self._passage or self._passage.endswith((" ", "-")) else " "
+        if is_divided(self._passage, line):
+            self._passage, glue = without_hyphen(self._passage), ""
+            line = line.lstrip()
+        else:
+            glue = "" if not self._passage or self._passage.endswith((" ", "-")) else " "
         self._passage += glue + line
         self._last_line = line
 
     def _close_passage(self, kind: LineKind = LineKind.PLAIN, *, ends_paragraph: bool = False) -> Iterator[Block]:
         yield from self._cut_passage()
         if self._passage.strip():
+            is_heading = kind is LineKind.HEADING or ends_paragraph
+            if is_heading and self._passage.strip() in ("I", "I."):
+                self._passage = "1"  # the first chapter; elsewhere "I" is a word
             yield Block(inline(self._passage.strip()), kind, True, ends_paragraph=ends_paragraph)
         self._passage, self._last_line, self._width, self._scanned = "", "", 0, 0
 

@@ -21,7 +21,9 @@ MIN_FOREIGN_RATIO = 0.2
 """Least ratio of different words that are frequent words of the other language."""
 
 MAX_SHOWN = 10
-STAGE_DIRECTIONS = "stage directions"
+MAX_RUN_CHARACTERS = 60
+_WHOLE = {"[": "stage directions", "(": "stage directions", "\\": "commands of LaTeX"}
+"""What runs are that are named whole, by their first character."""
 
 _WORD = re.compile(r"(?<![\w.])[^\W\d_]{2,}(?![\d_]|\.\w)")
 """A word, and no letter of an abbreviation, a formula or a code; single letters are words of too many languages."""
@@ -42,13 +44,13 @@ _SCRIPTS = {
 def describe_left_out(runs: Iterable[str]) -> str | None:
     """One sentence that names what has no reading, by its script; None where nothing was left out.
 
-    A run that is bracketed is a stage direction, such as `[laugh]`.
+    A run that is bracketed is a stage direction, such as `[laugh]`; one with a backslash a command of LaTeX.
     """
     groups: dict[str, dict[str, None]] = {}
     for run in runs:
-        is_direction = len(run) > 2 and run[0] in "[("
-        for each in (run,) if is_direction else run:
-            groups.setdefault(STAGE_DIRECTIONS if is_direction else _group(each), {})[each] = None
+        whole = _WHOLE.get(run[0]) if len(run) > 2 else None
+        for each in (run,) if whole else run:
+            groups.setdefault(whole or _group(each), {})[each] = None
     if not groups:
         return None
     parts = [f"{name} ({_show(name, list(islice(shown, MAX_SHOWN + 1)))})" for name, shown in groups.items()]
@@ -57,10 +59,19 @@ def describe_left_out(runs: Iterable[str]) -> str | None:
 
 def warnings_of(left_out: Iterable[str], text: str) -> list[str]:
     """Warnings for the user: characters without a reading, and a language that the model does not speak."""
-    found = [describe_left_out(left_out)]
+    runs = list(left_out)
+    found = [describe_left_out(run for run in runs if not is_no_pronunciation(run))]
+    if odd := list(dict.fromkeys(run for run in runs if is_no_pronunciation(run))):
+        shown = " ".join("".join(map(_printable, run[:MAX_RUN_CHARACTERS])) for run in odd[:MAX_SHOWN])
+        found.append(f"read as text what is no pronunciation: {shown}{' …' if len(odd) > MAX_SHOWN else ''}")
     if language := foreign_language(text):
         found.append(f"the text seems to be {language}; the model speaks English, so expect English sounds")
     return [warning for warning in found if warning]
+
+
+def is_no_pronunciation(run: str) -> bool:
+    """Whether a run is `[x]{y}`, which looks like a word with its pronunciation and was read as text."""
+    return run.startswith("[") and "]{" in run
 
 
 def _show(name: str, characters: list[str]) -> str:

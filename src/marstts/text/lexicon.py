@@ -36,7 +36,21 @@ _IPA_TOKEN = re.compile(f"[ˈˌ]|{_IPA_SYMBOL.pattern}")
 _ARPABET = re.compile(r"[A-Z]{1,2}[0-2]?(?: [A-Z]{1,2}[0-2]?)*")
 _WORD = re.compile(r"[^\W\d_]+(?:['\u2019-][^\W\d_]+)*")
 _CONTOUR = re.compile(r"\[(ris|fall)ing\](?=[?!.]|$)", re.IGNORECASE)
-_OVERRIDE = re.compile(r"\[(?P<word>[^\[\]{}]{1,80})\]\{(?P<say>[^{}]{1,200})\}")
+_RESPELLING = re.compile(r"(?=[^\W_])(?:[^\W_]|[\u0300-\u036f '\u2018\u2019.,\u00b7\u02c8\u02cc\u02d0-]){1,200}")
+"""Characters of a respelling; others are of code, of markup or of a formula."""
+
+_ATTRIBUTE = (
+    r"(?:[.#][\w:.-]{1,60}|[\w:.-]{1,40}=(?:\"[^\"]{0,120}\"|'[^']{0,120}'|[^\s\"'={}]{1,120})"
+    r"|-|=[a-z]{2,12})"
+)
+ATTRIBUTES = rf"\{{:?\s{{0,3}}{_ATTRIBUTE}(?:\s{{1,3}}{_ATTRIBUTE}){{0,9}}\s{{0,3}}\}}"
+"""Pattern of the attributes that Pandoc and its kin put behind a word: `{.smallcaps}`, `{#id lang=fr}`."""
+
+_ATTRIBUTES = re.compile(ATTRIBUTES)
+OVERRIDE = r"\[(?P<word>[^\[\]{}]{1,80})\]\{(?P<say>[^{}]{1,200})\}"
+"""Pattern of a word with its pronunciation, and of what looks like one in code, formulas and markup."""
+
+_OVERRIDE = re.compile(OVERRIDE)
 
 
 @dataclass(frozen=True)
@@ -158,16 +172,53 @@ def _from_ipa(symbols: str) -> str:
     return " ".join(words)
 
 
+def read_override(match: re.Match[str]) -> str | None:
+    r"""How a match of `OVERRIDE` is pronounced; None where it is no word with a pronunciation.
+
+    Brackets that touch what stands before them are an index or an argument, as in `a[1]{2}` and `\sqrt[3]{8}`.
+    """
+    before = match.string[match.start() - 1 : match.start()]
+    say = match["say"].strip()
+    if before.isalnum() or before in ("\\", "_", "*", ")", "]"):
+        return None
+    is_phones = len(say) > 2 and say[0] == say[-1] == "/"
+    if not is_phones and _RESPELLING.fullmatch(say) is None:
+        return None
+    try:
+        return read_pronunciation(say)
+    except DataError:
+        return None
+
+
+def read_as_text(match: re.Match[str]) -> str:
+    """What is read where a match of `OVERRIDE` is no pronunciation: the word alone before attributes or bad phones."""
+    if match.string[match.start() - 1 : match.start()].isalnum():
+        return match[0]
+    say = match["say"].strip()
+    tries_phones = say[0] == say[-1] == "/" or _ARPABET.fullmatch(say) if say else False
+    return match["word"] if tries_phones or _ATTRIBUTES.fullmatch(f"{{{say}}}") else match[0]
+
+
 def apply_overrides(text: str, trace: Trace) -> str:
-    """`text` with every override read: `[Nguyen]{win}` -> "win". Raises DataError for an unknown pronunciation."""
+    """`text` with every override read: `[Nguyen]{win}` -> "win"; what is none stays text, and `trace` names it."""
     if "ing]" in text:
         text = _CONTOUR.sub(lambda mark: RISING if mark[1].lower() == "ris" else FALLING, text)
     if "]{" not in text:
         return text
-    return _OVERRIDE.sub(lambda match: _record(match["word"], read_pronunciation(match["say"].strip()), trace), text)
+
+    def read(match: re.Match[str]) -> str:
+        said = read_override(match)
+        if said is not None:
+            return _record(match["word"], said, trace)
+        trace.leave_out(match[0])
+        return read_as_text(match)
+
+    return _OVERRIDE.sub(read, text)
 
 
 def written_words(text: str) -> str:
     """`text` without the pronunciations that it gives: `[Nguyen]{win}` -> "Nguyen"."""
     text = _CONTOUR.sub("", text) if "ing]" in text else text
-    return _OVERRIDE.sub(lambda match: match["word"], text) if "]{" in text else text
+    if "]{" not in text:
+        return text
+    return _OVERRIDE.sub(lambda match: match[0] if read_override(match) is None else match["word"], text)

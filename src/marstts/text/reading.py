@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from marstts.errors import DataError, TextError
 from marstts.text.blocks import Block, cut_blocks
 from marstts.text.dialogue import with_quotes
 from marstts.text.language import warnings_of
@@ -82,7 +81,7 @@ class Passage:
     """Readings by rule, in the order of the rules."""
 
     left_out: tuple[str, ...]
-    """Characters that have no reading."""
+    """Characters that have no reading, and `[x]{y}` that was read as text because it is no pronunciation."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +106,7 @@ class Reading:
 def read_text(text: str, lexicon: Lexicon | None = None, manner: Manner = USUAL_MANNER) -> Reading:
     """`text` as it is spoken; a text that begins with `<speak` is SSML. A `lexicon` replaces that of the manner.
 
-    Raises TextError where SSML is malformed, or where an override is no pronunciation.
+    Raises TextError where SSML is malformed.
     """
     warnings: list[str] = []
     manner = manner if lexicon is None else replace(manner, lexicon=lexicon)
@@ -243,10 +242,7 @@ def _speak(
 
 def _respelled(text: str, lexicon: Lexicon, trace: Trace) -> str:
     """The text with the pronunciations that it gives itself, and those of the lexicon."""
-    try:
-        return lexicon.apply(apply_overrides(without_phones(text), trace), trace)
-    except DataError as error:
-        raise TextError(f"{text[:40]!r}: {error}") from error
+    return lexicon.apply(apply_overrides(without_phones(text), trace), trace)
 
 
 def _sentences(text: str, style: Segment, manner: Manner, trace: Trace) -> list[Segment]:

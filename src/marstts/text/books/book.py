@@ -16,6 +16,7 @@ from marstts.errors import DataError
 from marstts.io.reading import printable_name, read_regular_file
 from marstts.text.books.epub import Notes, is_epub, read_epub
 from marstts.text.books.formats import refuse_other_formats
+from marstts.text.front_matter import without_front_matter
 
 MAX_FILE_BYTES = 64 * 2**20
 
@@ -125,7 +126,9 @@ def _warnings(num_pictures: int, num_texts: int, num_lost: int) -> tuple[str, ..
 
 def book_of_text(text: str, name: str) -> Book:
     """The book in a plain text; `name` is its title where the text states none."""
-    stated_title, author = _stated(text, "Title"), _stated(text, "Author")
+    text, matter = without_front_matter(text)
+    stated_title = matter.get("title", "") or _stated(text, "Title")
+    author = matter.get("author", "") or _stated(text, "Author")
     title = stated_title or name
     if start := _GUTENBERG_START.search(text):
         text = text[start.end() :]

@@ -7,7 +7,18 @@ from __future__ import annotations
 
 import re
 
-from marstts.text.numbers.words import END, RUN, cardinal, decade, number, ordinal, two_digit_year, year, year_or_number
+from marstts.text.numbers.words import (
+    END,
+    RUN,
+    cardinal,
+    decade,
+    is_attribute,
+    number,
+    ordinal,
+    two_digit_year,
+    year,
+    year_or_number,
+)
 from marstts.text.rules.engine import Rule, rule
 from marstts.text.rules.tables import either, table, word_set
 
@@ -60,6 +71,27 @@ def _read_numeric_date(match: re.Match[str]) -> str | None:
     if len(digits) == 2:
         return f"{MONTHS[month - 1]} {ordinal(str(day))}, {two_digit_year(digits)}"
     return _read_date(month, str(day), digits)
+
+
+_NO_DATE_BEFORE = re.compile(
+    r"\b(?:combination|combo|lock|code|codes|PIN|pin|serial|score|scores|scored|record|ratio|part|lot|batch|model|SKU|sizes?)"
+    r"(?: is| was| of| no\.?| number|:)? \Z",
+    re.IGNORECASE,
+)
+
+
+def _read_dashed_date(match: re.Match[str]) -> str | None:
+    """17-05-24 -> the seventeenth of May, twenty twenty-four; the day is first where both orders are dates."""
+    if _NO_DATE_BEFORE.search(match.string, max(match.start() - 24, 0), match.start()):
+        return None
+    first, second, third = match["first"], match["second"], match["third"]
+    if 1 <= int(first) <= 31 and 1 <= int(second) <= 12:
+        return f"the {ordinal(str(int(first)))} of {MONTHS[int(second) - 1]}, {two_digit_year(third)}"
+    if 1 <= int(first) <= 12 and 1 <= int(second) <= 31:
+        return f"{MONTHS[int(first) - 1]} {ordinal(str(int(second)))}, {two_digit_year(third)}"
+    if int(first) > 31 and 1 <= int(second) <= 12 and 1 <= int(third) <= 31:
+        return f"{MONTHS[int(second) - 1]} {ordinal(str(int(third)))}, {two_digit_year(first)}"
+    return None
 
 
 def _read_short_date(match: re.Match[str]) -> str | None:
@@ -130,13 +162,65 @@ def _read_era_year(match: re.Match[str]) -> str:
 
 
 _DURATION = re.compile("(?:hours?|minutes?|[0-9] ?(?:h|hrs?|m|mins?)),? (?:or|and|to) $")
+_CHAIN_BEFORE = re.compile(r"(?:[0-9]{2,3}s(?:,? (?:and|or|to) |, | ?[-—/] ?)){1,4}\Z")
+_CHAIN_AFTER = re.compile(r"(?:(?:,? (?:and|or|to) |, | ?[-—/] ?)'?[0-9]{2,3}s){1,4}")
+_OF_DECADES = re.compile(
+    r"(?:\b(?:the|early|mid|late|his|her|their|my|our|your|its|this|those|these|roaring|swinging|high|low|love[sd]?|like[sd]?"
+    r"|'s)[ -]|(?<=[A-Za-z])-)\Z",
+    re.IGNORECASE,
+)
+_BEFORE_SECONDS = re.compile(
+    rf"\b{either(word_set('names', 'before_seconds'))}(?: for| about| at least| another| up to| only| to| another)?[:=]? \Z",
+    re.IGNORECASE,
+)
+_AFTER_SECONDS = re.compile(rf" {either(word_set('names', 'after_seconds'))}(?![A-Za-z])| (?:x|×) ?[0-9]")
+_AFTER_DECADES = re.compile(rf"[ -]{either(word_set('names', 'after_decades'))}(?![A-Za-z])| [A-Z][a-z]")
+_SHORT_TIMES = re.compile(
+    r"(?<![0-9A-Za-z])(?:[0-9]{0,3}[1-9]s|[0-9]{1,4} ?(?:ms|sec|secs|min|mins)|[0-9]{1,2}x)(?![A-Za-z0-9])"
+)
+_OPENS = re.compile(r"(?:^|[.!?;:(] ?|[,\"] )\Z")
+_ENDS = re.compile(r"$|[.,;:!?)]|\"")
+
+
+def _is_time(match: re.Match[str]) -> bool:
+    """Whether 30s are seconds, "rest 30s", and no decade, "in her 30s"."""
+    text = match.string
+    if match[0].startswith("'"):
+        return False
+    before, after = text[max(0, match.start() - 60) : match.start()], text[match.end() : match.end() + 60]
+    first, last = _CHAIN_BEFORE.search(before), _CHAIN_AFTER.match(after)
+    before = before[: first.start()] if first else before
+    after = after[last.end() :] if last else after
+    is_alone = first is None and last is None
+    is_counted = _AFTER_SECONDS.match(after) is not None
+    if _OF_DECADES.search(before):
+        return (
+            is_counted
+            and _AFTER_DECADES.match(after) is None
+            and not after.startswith((" on", " or", " then", " until"))
+        )
+    if match["decade"] in ("10", "100") and after.startswith(" of "):
+        return False
+    if _BEFORE_SECONDS.search(before):
+        return True
+    if _AFTER_DECADES.match(after):
+        return False
+    if is_counted or len(match["decade"]) == 3 or (before.endswith(("in ", "by ")) and _ENDS.match(after)):
+        return True
+    if _SHORT_TIMES.search(text):
+        return True
+    stands_alone = is_alone and _OPENS.search(before) is not None and _ENDS.match(after) is not None
+    return stands_alone or after.startswith(" of ")
 
 
 def _read_decade(match: re.Match[str]) -> str | None:
-    """90s -> nineties, unless durations precede it: 2h 15m or 90s."""
+    """90s -> nineties, or ninety seconds where it is a time; None after durations, which another rule reads."""
     before = match.string[max(0, match.start() - 30) : match.start()]
-    is_duration = not match[0].startswith("'") and _DURATION.search(before)
-    return None if is_duration else decade(match["decade"])
+    if not match[0].startswith("'") and _DURATION.search(before):
+        return None
+    if len(match["decade"]) <= 3 and "'" not in match[0] and _is_time(match):
+        return f"{cardinal(match['decade'])} second{'' if is_attribute(match) else 's'}"
+    return decade(match["decade"])
 
 
 def _read_quarter(match: re.Match[str]) -> str:
@@ -182,6 +266,11 @@ RULES: list[Rule] = [
         "date.numeric",
         r"(?<![0-9/.$-])(?P<first>[0-9]{1,2})(?P<mark>[/.])(?P<second>[0-9]{1,2})(?P=mark)(?P<year>[0-9]{2})(?![0-9/]|\.[0-9])",
         _read_numeric_date,
+    ),
+    rule(
+        "date.numeric",
+        r"(?<![0-9A-Za-z/.,:$£€-])(?P<first>[0-9]{2})-(?P<second>[0-9]{2})-(?P<third>[0-9]{2})(?![0-9A-Za-z/-]|[.,:][0-9])",
+        _read_dashed_date,
     ),
     rule(
         "date.short",

@@ -40,14 +40,18 @@ _SOON_CODE = r"(?=[0-9.,]{1,40}[A-Za-z -]{0,11}[A-Zrs])"
 def _read_money(match: re.Match[str]) -> str:
     minus = "minus " if match["sign"] else ""
     one, many, *hundredths = (_SYMBOLS | _CODES)[match["symbol"]]
-    currency = [one, one if is_attribute(match) else many, *hundredths]
     groups = match.groupdict()
+    if is_attribute(match) and not groups.get("per"):
+        many, hundredths = one, [hundredths[0], hundredths[0]]
+    currency = [one, many, *hundredths]
     per = read_per(groups["per"][1:].replace("sq.", "sq")) if groups.get("per") else None
     after = f" {per}" if per else (groups.get("per") or "").replace("/", " ")
     if groups.get("low"):
-        low = number(groups["low"]) + (f" {_SCALES[groups['low_scale']]}" if groups["low_scale"] else "")
-        return f"{minus}{low} to {_amount(match['number'], match['scale'], currency)}{after}"
-    return f"{minus}{_amount(match['number'], match['scale'], currency)}{after}"
+        low = number(_with_thousands(groups["low"], match)) + (
+            f" {_SCALES[groups['low_scale']]}" if groups["low_scale"] else ""
+        )
+        return f"{minus}{low} to {_amount(_with_thousands(match['number'], match), match['scale'], currency)}{after}"
+    return f"{minus}{_amount(_with_thousands(match['number'], match), match['scale'], currency)}{after}"
 
 
 def _amount(numeral: str, scale: str | None, currency: list[str]) -> str:
@@ -64,6 +68,45 @@ def _amount(numeral: str, scale: str | None, currency: list[str]) -> str:
     if int(decimals):
         amounts.append(with_unit(str(int(decimals)), (one_hundredth, many_hundredths)))
     return " and ".join(amounts)
+
+
+_WITH_POINTS = frozenset(
+    (
+        "€",
+        "EUR",
+        "kr",
+        "SEK",
+        "NOK",
+        "DKK",
+        "CHF",
+        "PLN",
+        "CZK",
+        "HUF",
+        "RUB",
+        "₽",
+        "TRY",
+        "₺",
+        "R$",
+        "BRL",
+        "₫",
+        "UAH",
+        "₴",
+    )
+)
+"""Currencies of countries that part thousands with a point."""
+
+_POINTED = re.compile(r"[1-9][0-9]{0,2}\.[0-9]{3}")
+_PRICED = re.compile(r" ?(?:/|per |an? )(?:l|lit(?:er|re)|kWh|kg|m3|gallon|unit|share)\b| (?:each|apiece)\b")
+"""What has a price with a thousandth of a euro."""
+
+
+def _with_thousands(numeral: str, match: re.Match[str]) -> str:
+    """€99.000 -> 99,000; a price of fuel keeps its three decimals."""
+    groups = match.groupdict()
+    is_price = groups.get("per") or _PRICED.match(match.string, match.end())
+    if match["symbol"] in _WITH_POINTS and _POINTED.fullmatch(numeral) and not is_price:
+        return numeral.replace(".", ",")
+    return numeral
 
 
 def _plain_decimals(numeral: str) -> str:

@@ -111,6 +111,32 @@ def _read_range(match: re.Match[str]) -> str | None:
     return None if are_codes or is_name else " to "
 
 
+_COUNTABLE = word_set("names", "countable")
+_LISTED = re.compile(
+    rf"\b(?:{either(word_set('names', 'listed'))})\.? (?:[0-9]{{1,3}},[0-9]{{1,3}} (?:and|or|to|-) )?\Z", re.IGNORECASE
+)
+_NO_COUNTED = re.compile(
+    r" (?:and|or|to|but|in|on|of|for|with|by|at|as|than|then|so|if|when|while|after|before|the|an?|is|are|was|were|will|have|has"
+    r"|had|do|does|go|goes|speak|say|says|come|comes|show|shows|may|can|must|should|would|could|only|both|from|not|he|she"
+    r"|it|they|we|you|per)\b"
+)
+_AMOUNTED = re.compile(r"\b(?:by|about|than|is|was|around|nearly|almost|of|to|over|under|only) \Z")
+
+
+def _read_comma(match: re.Match[str]) -> str | None:
+    """12,5 points -> 12.5 points; a list of numbers stays: pages 4,5 and 6,7."""
+    text = match.string
+    before = text[max(match.start() - 30, 0) : match.start()]
+    if _LISTED.search(before):
+        return None
+    if not match[0].startswith("0,"):
+        if _NO_COUNTED.match(text, match.end()):
+            return None
+        if not text.startswith((" ", "-", "—"), match.end()) and not _AMOUNTED.search(before):
+            return None
+    return match[0].replace(",", ".")
+
+
 _THING = r"(?=[$£€¥₹]?[0-9])(?![0-9]{1,2}/[0-9])"
 
 RANGES = [
@@ -134,6 +160,17 @@ RANGES = [
         r"(?<![0-9,.:$£€])[0-9]{1,4},[0-9]{2}(?![0-9,%]| ?[£€$A-Za-z°%])",
         lambda match: match[0].replace(",", "."),
     ),
+    rule(
+        "number.european",
+        r"(?<![0-9,.:$£€(\[])[0-9]{1,3},[0-9]{1,2}(?![0-9,])(?!\.[0-9])(?= [a-z]{2}|[.;!?)]|$| ?[-—] ?[0-9]{1,3},[0-9]{1,2} [a-z])",
+        _read_comma,
+        parted=False,
+    ),
+    rule(
+        "number.european",
+        rf"(?<![0-9,.$£€])[1-9][0-9]{{0,2}}\.[0-9]{{3}}(?= (?:[Ee]uros?|{either(_COUNTABLE)})(?![A-Za-z]))",
+        lambda match: match[0].replace(".", ","),
+    ),
     rule("number.range", r"(?<=[A-Z][0-9])[-—](?=[A-Z][0-9](?![0-9A-Za-z]))", " to "),
     rule(
         "number.swiss", rf"{RUN}[0-9]{{1,3}}(?:'[0-9]{{3}}){{1,4}}(?![0-9'])", lambda match: match[0].replace("'", ",")
@@ -146,7 +183,7 @@ RANGES = [
     rule(
         "number.scientific",
         rf"{SIGN}(?<![A-Za-z0-9.])(?P<mantissa>[0-9]{{1,9}}(?:\.[0-9]{{1,9}})?)[eE]"
-        rf"(?P<exponent>[+-]?[0-9]{{1,3}})(?![A-Za-z0-9])",
+        rf"(?P<exponent>[+-]?[0-9]{{1,3}})(?![A-Za-z0-9]|-[A-Za-z0-9])",
         _read_scientific,
     ),
     rule("number.ratio", rf"{RUN}([0-9]{{1,4}}):(?=[0-9]{{1,4}}{END})", _read_ratio),

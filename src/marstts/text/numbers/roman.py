@@ -74,10 +74,35 @@ def _read_listed(match: re.Match[str]) -> str | None:
     return f"{cardinal(str(_value(match['numeral'])))}, " if _is_numeral(match["numeral"]) else None
 
 
+def _read_heading(match: re.Match[str]) -> str | None:
+    """A line that is a numeral alone: the number of a chapter."""
+    return cardinal(str(_value(match["numeral"]))) if _is_numeral(match["numeral"]) else None
+
+
+def _read_opening(match: re.Match[str]) -> str | None:
+    """IV. The Storm -> four, The Storm; a bare numeral opens a short line without a stop only."""
+    is_marked = match[0].rstrip()[-1] in ".:)-—"
+    is_title = len(match.string) < MAX_TITLE_CHARACTERS and match.string[-1] not in ".,;:"
+    if not _is_numeral(match["numeral"]) or not (is_marked or is_title):
+        return None
+    return f"{cardinal(str(_value(match['numeral'])))}, "
+
+
+MAX_TITLE_CHARACTERS = 60
+"""Longest line that a bare numeral opens as a title: "II The Storm"."""
+
 _AFTER = r"(?![A-Za-z0-9]|'[a-rt-z]|\.[A-Za-z])"
 _LONG = r"(?P<numeral>[IVX]{2,6}|L[IVX]{1,6}|X[LC][IVX]{0,4})"
 
 RULES = [
+    rule("roman.heading", r"^(?P<numeral>[IVXL]{2,8}|[VX])[.:]?$", _read_heading, parted=False),
+    rule(
+        "roman.heading",
+        r"^(?P<numeral>[IVXL]{2,8}|[VXI](?=[.:] (?:The|A|An|In|On|Of|At|How|What|Where|Why|Who|When|To|From|My|His|Her|Our) ))"
+        r"(?:[.:)]| ?[-—])? (?=[\"'(]?[A-Z])",
+        _read_opening,
+        parted=False,
+    ),
     rule("roman.century", r"\b(?P<numeral>[IVX]{1,5})(?:th|st)?(?= (?:[Cc]entury|[Cc]enturies)\b)", _read_century),
     rule(
         "roman.ruler",

@@ -37,10 +37,13 @@ def _read_groups(match: re.Match[str]) -> str | None:
         is_thousands = is_thousands or (len(groups[0]) < 3 and groups[1][1:] == "00")
         is_amount = len(groups) == 2 and _UNIT.match(match.string, match.end()) is not None
         return ",".join(groups) if is_thousands or is_amount else None
+    if lengths == [3, 4] and _CALLING.search(match.string[max(match.start() - 80, 0) : match.start()]):
+        return one_by_one(match[0])
     starts_with_zero = groups[0][0] == "0" and len(groups[0]) > 1
     are_years = all(len(group) == 4 and 1100 <= int(group) <= 2099 for group in groups)
     is_card = len(groups) >= 3 and set(lengths) == {4} and not are_years
-    is_known = lengths in ([5, 5], [3, 3, 4], [5, 6], [4, 6, 5], [4, 3, 3], [4, 3, 4])
+    is_known = lengths in ([5, 5], [3, 3, 4], [5, 6], [4, 6, 5], [4, 3, 3], [4, 3, 4], [3, 4, 4], [2, 5, 5])
+    is_known = is_known or (lengths == [1, 3, 3, 4] and groups[0] in ("0", "1"))
     if sum(lengths) >= _MIN_TELEPHONE_DIGITS and (starts_with_zero or is_card or is_known):
         return one_by_one(match[0])
     return None
@@ -77,11 +80,41 @@ def _read_known_emergency(match: re.Match[str]) -> str | None:
 
 
 _CALL_WORDS = r"[Cc]all|[Dd]ial|[Tt]el|[Pp]hone|[Rr]ing|[Ee]mergency|[Tt]ext|[Tt]elephone|[Hh]otline|[Ff]ax"
-
-
 _CALLING = re.compile(rf"\b(?:{_CALL_WORDS})\b[^.?]*$")
+_DATE_LIKE = re.compile(
+    r"(?:1[0-9]|20)[0-9]{2}[ .-][0-9]{1,2}[ .-][0-9]{1,2}|[0-9]{1,2}[ .-][0-9]{1,2}[ .-](?:(?:1[0-9]|20)[0-9]{2}|[0-9]{2})"
+)
+_MAX_TELEPHONE_DIGITS = 15
+
+
+def _read_called(match: re.Match[str]) -> str | None:
+    """Groups of digits after a word such as "call": a telephone number in whatever groups, unless it is a date."""
+    digits = sum(map(str.isdigit, match["digits"]))
+    if not 6 <= digits <= _MAX_TELEPHONE_DIGITS or _DATE_LIKE.fullmatch(match["digits"]):
+        return None
+    return match["before"] + one_by_one(match["digits"])
+
+
+_CALLED = (
+    rf"\b(?:{_CALL_WORDS}|[Mm]obile|[Cc]ell|[Ww]hats[Aa]pp|SMS|[Ll]andline|[Cc]ontact|[Pp]h|[Rr]each|[Nn]umber)\.?:?"
+    r"(?: us| me| him| her| them| number)?(?: at| on| is| was)?(?: the)?:? "
+)
 
 TELEPHONES = [
+    rule(
+        "number.telephone",
+        rf"(?P<before>{_CALLED})(?P<digits>\(?[0-9]{{1,5}}\)?(?:[ .-][0-9]{{2,8}}){{1,5}})(?![0-9A-Za-z%€$£°/:-]|[.,][0-9]| [0-9])",
+        _read_called,
+    ),
+    rule(
+        "number.telephone",
+        r"(?<![0-9A-Za-z.,/:$£€-])(?:[0-9]{1,3}-)?[0-9]{2,3}-[0-9]{3,4}-[0-9]{4}(?![0-9A-Za-z/-]|[.,:][0-9])",
+        _read_telephone,
+    ),
+    rule(
+        "number.telephone", r"(?<![0-9A-Za-z.,/-])0[1-9](?:[.-][0-9]{2}){4}(?![0-9A-Za-z-]|[.,][0-9])", _read_telephone
+    ),
+    rule("number.telephone", r"(?<![0-9A-Za-z.,/-])0[0-9]{2,4}/[0-9]{5,8}(?![0-9A-Za-z/-]|[.,][0-9])", _read_telephone),
     rule("number.telephone", r"(?<![0-9.,-])0[0-9]{2,4}(?:-[0-9]{3,4}){2}(?![0-9-])", _read_telephone),
     rule(
         "number.code",

@@ -162,6 +162,8 @@ def _read_unit(match: re.Match[str]) -> str | None:
         return None
     if len(unit) == 1 and unit.isalpha() and _PLACE.search(match.string, max(match.start() - 12, 0), match.start()):
         return None
+    if match["gap"] == "-" and len(unit) == 1 and match.string[max(match.start() - 1, 0) : match.start()] in ("-", "/"):
+        return None  # the end of a code: 17-05-24-A
     minus = "minus " if match["sign"] else ""
     if re.fullmatch("[0-9]{1,3},[0-9]{1,2}", numeral):
         numeral = numeral.replace(",", ".")
@@ -284,6 +286,54 @@ _SOON = rf"(?=[0-9.,]{{1,40}}[ -]?[{re.escape(''.join(sorted({unit[0] for unit i
 
 _AFTER = r"(?![A-Za-z0-9']|\^)"
 _STOP = r"(?:\.(?= [a-z0-9@&]|[,;)]))?"
+
+_NAMES = either(
+    {*units(), *(unit.replace("μ", "µ") for unit in units())}  # the sign and the letter
+)
+_RAISED = "⁻[¹²³⁴]"
+_NEGATIVE = rf"(?:{_RAISED}|\^?[-−][1-4](?![0-9])|\^\{{[-−][1-4]\}})"
+_PRODUCT = (
+    rf"(?P<units>(?:{_NAMES})(?:[²³]|\^[23](?![0-9]))?{_NEGATIVE}?(?:[·⋅∙ *](?:{_NAMES})(?:[²³]|{_NEGATIVE})?){{0,3}})"
+)
+_FACTOR = re.compile(rf"(?P<unit>{_NAMES})(?P<power>[²³]|\^[23])?(?P<negative>{_NEGATIVE})?(?:[·⋅∙ *]|\Z)")
+_RAISED_DIGITS = str.maketrans("¹²³⁴", "1234")
+
+
+def _read_product(match: re.Match[str]) -> str | None:
+    """4 mg·mL⁻¹ -> 4 mg/mL: units with negative powers as fractions, which the rules of units read."""
+    written = match["units"].replace("µ", "μ")  # the sign and the letter
+    over: list[str] = []
+    under: list[str] = []
+    place = 0
+    while place < len(written):
+        factor = _FACTOR.match(written, place)
+        if factor is None:
+            return None
+        if factor["negative"]:
+            power = re.sub("[^0-9]", "", factor["negative"].translate(_RAISED_DIGITS))
+            under.append(factor["unit"] + (f"^{power}" if power != "1" else ""))
+        else:
+            over.append(factor["unit"] + (factor["power"] or ""))
+        place = factor.end()
+    if not under:
+        return None
+    words = [(read_per(unit) or "") for unit in under]
+    if not all(words):
+        return None
+    if over:
+        return match["number"] + match["gap"] + "·".join(over) + "".join(f"/{unit}" for unit in under)
+    return match["number"] + " " + " ".join(words)
+
+
+POWERS = [
+    rule(
+        "unit.product",
+        rf"(?P<number>{RUN}[0-9.,]{{0,15}}[0-9])(?P<gap>[ \u00a0\u2009\u202f]?)(?=[^\s0-9]{{1,6}}[\s·⋅∙*⁻^²³−-]){_PRODUCT}(?![A-Za-z0-9⁻])",
+        _read_product,
+        parted=False,
+    ),
+]
+"""Units with negative powers, which are raised characters before they are folded."""
 
 DOTTED = [
     rule(

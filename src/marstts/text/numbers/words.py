@@ -111,17 +111,46 @@ def two_digit_year(digits: str) -> str:
     return year(("20" if int(digits) < 69 else "19") + digits)
 
 
-_ARTICLE = re.compile(r"(?<![A-Za-z'])[Aa]n? $")
+_DETERMINER = re.compile(
+    r"(?<![A-Za-z'])(?:(?:an?|the|th(?:is|at|ese|ose)|his|her|my|your|our|their|its|every|each|another|any|no|some|several|both"
+    r"|two|three|four|five|six|ten|[0-9]{1,2}|(?!(?:it|that|what|there|here|who|where|let|how|he|she)')[a-z]{2,15}'s?)"
+    r"(?: (?:new|old|crisp|shiny|cheap|little|small|big|nice|tiny|mere|whole|same|first|second|last|single|free|fake|plain"
+    r"|simple|basic|good|great|cool|lovely|fancy|extra|full|flat|other|red|blue|green|black|white|own|usual|daily|weekly"
+    r"|monthly|annual))?) \Z",
+    re.IGNORECASE,
+)
+_GIVEN_HER = re.compile(
+    r"\b(?:gave|give[sn]?|giving|paid|pays?|paying|owe[sd]?|owing|lent|lends?|sent|sends?|costs?|charged?|charges|handed|loaned"
+    r"|tipped|offered|offers?|earned|saved?|saves|wired|fined|left|slipped|promised|refunded|won|made|got|gets?|took|takes?"
+    r"|showed|allowed|bet|asked) her \Z",
+    re.IGNORECASE,
+)
+"""Where "her" is who gets the amount."""
+
 _NOUN = re.compile(
     r" (?!(?:and|or|to|for|per|in|of|from|at|on|with|as|by|than|but|is|was|are|were|the|if|when|while|off|out|over"
-    r"|under|up|down|plus|minus|more|less|later|ago|away|each|every|apart|before|after|into|because|that|who)\b)[a-z]{3}"
+    r"|under|up|down|plus|minus|more|less|later|ago|away|each|every|apart|before|after|into|because|that|who|which|you|she"
+    r"|they|has|had|have|will|would|can|could|should|may|might|must|did|does|not|now|then|today|tonight|tomorrow|yesterday"
+    r"|back|again|instead|here|there|already|still|only|just|also|too|even|once|soon|first|last|left|total|altogether"
+    r"|until|since|without|within|through|during|between|against|toward|towards|about|across|around|along|beyond|above|below"
+    r"|buys|goes|covers|gets|pays|means|includes|comes|makes|helps|adds|works|lasts|went|came|bought|paid|made|got|took|covered"
+    r"|became|seemed|seems|looks|looked|would've|extra|cheaper|richer|poorer|short|apiece|their|his|her|our|your|its|any"
+    r"|some|this|these|those|what|why|how|where|thick|wide|tall|long|deep|high|north|south|east|west|times)\b)[a-z]{3}"
 )
+_JOINED = re.compile("-(?:an?|per|the)-[a-z]|-(?:bill|note|coin|ticket|plan|meal)")
 
 
 def is_attribute(amount: re.Match[str]) -> bool:
-    """Whether an amount stands between an article and a noun, which needs the singular: "a $20 bill"."""
+    """Whether an amount stands between an article or the like and a noun, which needs the singular: "a $20 bill"."""
     text, start, end = amount.string, amount.start(), amount.end()
-    return _NOUN.match(text, end, end + 12) is not None and _ARTICLE.search(text[max(start - 5, 0) : start]) is not None
+    if _JOINED.match(text, end):
+        return True
+    before = text[max(start - 32, 0) : start]
+    return (
+        _NOUN.match(text, end, end + 14) is not None
+        and _DETERMINER.search(before) is not None
+        and _GIVEN_HER.search(before) is None
+    )
 
 
 def with_unit(numeral: str, unit: tuple[str, str] | list[str]) -> str:

@@ -10,6 +10,7 @@ import re
 from marstts.text.numbers.times import ends_sentence
 from marstts.text.rules.engine import rule
 from marstts.text.rules.tables import either, table, word_set
+from marstts.text.sentences import SENTENCE_OPENERS
 
 _DATA = table("abbreviations")
 _WITH_STOP = _DATA["ranks"] | _DATA["anywhere"] | _DATA["closing"]
@@ -22,7 +23,10 @@ _OPENER = re.compile(
 )
 _OPENED = re.compile("[a-z0-9][.?!][\"')]? $")
 _NUMBERED = re.compile(r"\b[Nn]os?\. ?[0-9]{1,4},? (?:and|or) $|\b[Nn]os?\. ?[0-9]{1,4} [a-z]{1,12}, $|[0-9], $")
-_NAME = re.compile(" [A-Z]")
+_NAME = re.compile(" (?P<name>[A-Z][A-Za-z]*)")
+_SAINTS = word_set("names", "saints")
+_BEFORE_SAINTS = word_set("names", "before_saints")
+_STREET_NAMES = word_set("names", "streets")
 _ANSWERED = re.compile(
     r"(?:\b(?:said|says|say|saying|answered|answers?|replied|reply|told (?:him|her|me|us|them|you)|is|was|a"
     r"|means?|meant"
@@ -55,13 +59,29 @@ def _closing_stop(match: re.Match[str]) -> str:
 
 
 def _read_saint_or_street(match: re.Match[str]) -> str | None:
-    """Street after a name, Saint before one; between two names Saint only where the first word opens a sentence."""
+    """Street after a name, Saint before one; between two names the saints and the streets that are known decide."""
     before, stop = match["before"] or "", match["stop"]
-    name_follows = _NAME.match(match.string, match.end()) is not None
-    opens_sentence = match.start() == 0 or match.string[max(match.start() - 2, 0)] in ".?!"
-    if before and not (name_follows and opens_sentence):
-        return f"{before}Street{_closing_stop(match) if stop else ''}"
-    return f"{before}Saint" if name_follows else None
+    name = _NAME.match(match.string, match.end())
+    if not before or name is None:
+        return f"{before}Street{_closing_stop(match) if stop else ''}" if before else "Saint" if name else None
+    place = before.strip().removesuffix("'s")
+    is_street = place in _STREET_NAMES or place[0].isdigit()
+    if name["name"] in _SAINTS:
+        is_saint = not is_street or (place in _BEFORE_SAINTS and not stop)
+    else:
+        opens_sentence = match.start() == 0 or match.string[max(match.start() - 2, 0)] in ".?!"
+        is_saint = (
+            (opens_sentence or place in _BEFORE_SAINTS) and not is_street and name["name"] not in SENTENCE_OPENERS
+        )
+    return f"{before}Saint" if is_saint else f"{before}Street{_closing_stop(match) if stop else ''}"
+
+
+def _read_saints(match: re.Match[str]) -> str | None:
+    """ "Sts. Peter and Paul", "Ste. Anne", "St-Denis", "ST. LOUIS"."""
+    if match["name"].capitalize() not in _SAINTS:
+        return None
+    word = "Saints" if match["short"] in ("Sts", "SS") else "SAINT" if match["short"] == "ST" else "Saint"
+    return f"{word} {match['name']}"
 
 
 def _read_address_street(match: re.Match[str]) -> str:
@@ -214,6 +234,12 @@ RULES = [
         r"(?<![A-Za-z0-9.'])(?P<point>[NSEW])\. (?=(?:[A-Z][a-z]{2,15}|[0-9]{1,3}(?:st|nd|rd|th)) (?:St|Street"
         r"|Ave|Avenue|Rd|Road|Blvd|Dr|Drive|Lane|Ln)\b)",
         lambda match: f"{_DATA['compass'][match['point']]} ",
+    ),
+    rule(
+        "abbreviation.saint",
+        rf"{_START}(?P<short>Sts|SS|Ste|ST|St(?=\.?-))(?:\.[ -]?| |-)(?P<name>[A-Z][A-Za-z]{{2,20}})(?![A-Za-z])",
+        _read_saints,
+        parted=False,
     ),
     rule(
         "abbreviation.saint",

@@ -116,6 +116,17 @@ def _read_hashtag(match: re.Match[str]) -> str:
     return " hashtag " + re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", match["tag"]).replace("_", " ")
 
 
+HEXADECIMAL = [
+    rule(
+        "code.hexadecimal",
+        r"(?<![0-9A-Za-z])(?:0[xX](?P<digits>[0-9A-Fa-f]{1,128})|0[bB](?P<bits>[01]{1,64})|#(?P<color>(?=[0-9A-Fa-f]{0,5}[A-Fa-f])"
+        r"(?=[0-9A-Fa-f]{0,5}[0-9])[0-9A-Fa-f]{6}))"
+        r"(?![0-9A-Za-z])",
+        _read_hex_number,
+    ),
+]
+"""Before the rules that part capitals from what touches them."""
+
 RULES = [
     rule("address.web", r"(?<!\S)(?=\S*?(?:[.:@]\S|[/\\]))\S+", lambda match: _read_word(match[0]), parted=False),
     rule(
@@ -129,13 +140,6 @@ RULES = [
         r"(?<![0-9A-Za-z:.])(?=[0-9A-Fa-f]{0,38}:)(?=[0-9A-Fa-f:]{2,39}(?![0-9A-Za-z:]))"
         r"(?:[0-9A-Fa-f]{1,4}|:)(?::{0,2}[0-9A-Fa-f]{1,4}|::){1,8}",
         _read_colon_address,
-    ),
-    rule(
-        "code.hexadecimal",
-        r"(?<![0-9A-Za-z])(?:0[xX](?P<digits>[0-9A-Fa-f]{1,16})|0[bB](?P<bits>[01]{1,64})|#(?P<color>(?=[0-9A-F]*[A-F])"
-        r"(?=[0-9A-F]*[0-9])[0-9A-F]{6}))"
-        r"(?![0-9A-Za-z])",
-        _read_hex_number,
     ),
     rule("address.hashtag", r"(?<![\w&])#(?P<tag>(?=[0-9_]{0,20}[A-Za-z])\w{1,100})", _read_hashtag),
     rule(

@@ -64,6 +64,11 @@ def _spell(match: re.Match[str]) -> str:
     return spelled(match["code"].replace(" ", ""))
 
 
+def _spell_hexadecimal(match: re.Match[str]) -> str | None:
+    """Hexadecimal digits one by one; a year or an amount with an abbreviation behind it is none: 10000BC, 5000000CAD."""
+    return None if re.fullmatch("[0-9]+(?:AD|BC|CE|BCE|CAD|[A-Fa-f])", match["code"]) else spelled(match["code"])
+
+
 def _spell_groups(match: re.Match[str]) -> str | None:
     """The digits and letters of an identifier one by one; None where all are digits, as in a telephone number."""
     if match["code"].replace("-", "").isdigit():
@@ -89,6 +94,55 @@ def _read_item_number(match: re.Match[str]) -> str | None:
     is_item = previous is not None if value > 1 else follows is not None
     return f"{match['number']}, " if is_item else None
 
+
+_CITED = r"[0-9]{1,3}[a-z]?(?: ?(?:,|;|-|—|–|to|and) ?[0-9]{1,3}[a-z]?){0,9}"
+_KEEPS_BRACKETS = re.compile(
+    r"(?:=|[<>+*/(\[,:]|\b(?:press|type|key|keys|enter|choose|option|select|button|number|step|item|line|row|column|index|list|array"
+    r"|vector|range|interval|set|point|pair|matrix|returns?|in|see|of|from|by|ref|refs|reference|references|and|or|to|is|are|was"
+    r"|at|with|between|version|page|chapter|figure|table|tuple|slot|channel|level|the|a))\s?\Z",
+    re.IGNORECASE,
+)
+_CODE_NAME = re.compile(r"(?:\b[a-z]|\b(?:arr|array|list|data|items|args|argv|matrix|vector|values?|dict|map|buf|buffer|nums|self|stack|queue"
+                        r"|str|words|lines|rows|cols|tokens|ids|keys|x|y)|[a-z][A-Z][a-z]+|_\w+|\)|\])\Z")  # fmt: skip
+_CODE_AFTER = re.compile(r" ?(?:[-+*/]?=|\+\+|[-+*/%<>] |\(|\{|\[(?![0-9])|\.[a-z])")
+
+
+def _drop_citation(match: re.Match[str]) -> str | None:
+    """Nothing for [3] or [4–6] behind a word; an index of code and what a sentence needs stay."""
+    before = match.string[max(match.start() - 24, 0) : match.start()]
+    touches = match[0].startswith("[")
+    if re.search(r"(?<![0-9])0(?![0-9])", match["cited"]) or _CODE_AFTER.match(match.string, match.end()):
+        return None
+    if touches and _CODE_NAME.search(before) and not before.endswith((")", "]")):
+        return None
+    if not touches and _KEEPS_BRACKETS.search(before):
+        return None
+    return ""
+
+
+BRACKETS = [
+    rule(
+        "note.citation",
+        rf"(?<=[A-Za-z0-9.,;:!?)\"'”’\]])(?P<cited>(?: ?\[{_CITED}(?:, ?pp?\. ?[0-9]{{1,4}}(?:[-–—][0-9]{{1,4}})?)?\](?:[,–—-] ?(?=\[[0-9]))?){{1,9}})"
+        r"(?![A-Za-z0-9{(])",
+        _drop_citation,
+        parted=False,
+    ),
+    rule(
+        "note.citation",
+        r" ?\[(?:(?:see|cf\.?|e\.g\.,?) )?-?@[A-Za-z0-9_:.#$%&+?<>~/-]{1,60}[^\[\]]{0,120}\]|(?<=\w) ?\[(?:citation needed|note [0-9]{1,3}"
+        r"|n [0-9]{1,2}|clarification needed|better source needed|when\?|who\?|according to whom\?)\]",
+        "",
+        parted=False,
+    ),
+    rule(
+        "note.mark",
+        r"(?<=[A-Za-z0-9.,;:!?)\"'”’])(?:[†‡]{1,3}|\[[†‡*§¶]{1,3}\]|(?<=[a-z.,!?])[*]{1,3}(?=[\s.,;:!?)]|$))(?![A-Za-z0-9])",
+        "",
+        parted=False,
+    ),
+]
+"""Citations in brackets and marks of notes, before brackets become commas: "It grew [3]." """
 
 NOTES = [
     rule(
@@ -150,6 +204,18 @@ RULES = [
         "number.hash",
         r"(?<![A-Za-z0-9-])(?=[0-9a-f]{0,39}[a-f])(?=[a-f]{0,39}[0-9])(?P<code>[0-9a-f]{7,40})(?![A-Za-z0-9-])",
         _spell,
+    ),
+    rule(
+        "number.hash",
+        r"(?<![A-Za-z0-9.,$£€-])(?=[0-9]{0,63}[A-Fa-f])(?=[A-Fa-f]{0,63}[0-9])(?P<code>[0-9A-Fa-f]{7,128})(?![A-Za-z0-9-])",
+        _spell_hexadecimal,
+    ),
+    rule(
+        "number.hash",
+        rf"(?P<before>\b(?:{either(word_set('names', 'before_hexadecimal'))}|{either(map(str.capitalize, word_set('names', 'before_hexadecimal')))}"
+        r"|SHA|MD5|CRC|ID|UID|GUID|UUID)(?: is| was|:| =)? )"
+        r"(?=[0-9A-Fa-f-]{0,40}[A-Fa-f])(?=[A-Fa-f-]{0,40}[0-9])(?P<code>[0-9A-Fa-f]{4,64}(?:-[0-9A-Fa-f]{2,12}){0,6})(?![A-Za-z0-9-])",
+        lambda match: match["before"] + spelled(*match["code"].split("-")),
     ),
     rule(
         "number.uuid",

@@ -100,6 +100,47 @@ def _read_score(match: re.Match[str]) -> str | None:
     return None
 
 
+_LETTERED = word_set("names", "lettered")
+_LETTERED_PLACE = either({*_LETTERED, *map(str.lower, _LETTERED), *(f"{place}s" for place in _LETTERED)}
+                         | {f"{place.lower()}s" for place in _LETTERED})  # fmt: skip
+_NEAR_RUNWAY = re.compile(
+    r"\b(?:[Rr]unways?|[Ll]and(?:s|ed|ing)?|[Tt]ake-?offs?|[Tt]ook off|[Tt]axi(?:ed|ing|way)?|[Aa]pproach|ILS|RNAV|RWY|[Tt]ower"
+    r"|[Cc]leared|[Dd]epart(?:s|ed|ure)?)\b|(?<![0-9A-Za-z])[0-3][0-9]R(?![A-Za-z0-9])"
+)
+
+
+def _read_lettered(match: re.Match[str]) -> str:
+    """ "runways 27L and 27R" -> "runways twenty-seven L and twenty-seven R": the letter is no unit."""
+    listed = match["list"].replace("/", " and ").replace("-", " to ")
+    return match["before"] + re.sub(
+        "([0-9]{1,4})([A-Z])",
+        lambda each: f"{one_by_one(each[1]) if each[1][0] == '0' else cardinal(each[1])} {each[2]}",
+        listed,
+    )
+
+
+def _read_runway(match: re.Match[str]) -> str | None:
+    if _NEAR_RUNWAY.search(match.string) is None:
+        return None
+    digits = match["digits"]
+    return f"{one_by_one(digits) if digits[0] == '0' else cardinal(digits)} {match['letter']}"
+
+
+PLACES = [
+    rule(
+        "number.place",
+        rf"(?P<before>\b{_LETTERED_PLACE} (?:number |no\. )?)(?P<list>[0-9]{{1,4}}[A-Z]"
+        r"(?:(?:, | and | or | to |/|-)[0-9]{1,4}[A-Z](?![A-Za-z0-9])){0,5})(?![A-Za-z0-9'-]|\.[0-9])",
+        _read_lettered,
+    ),
+    rule(
+        "number.place",
+        r"(?<![0-9A-Za-z.,-])(?P<digits>0[1-9]|[12][0-9]|3[0-6])(?P<letter>[LRC])(?![A-Za-z0-9'-])",
+        _read_runway,
+    ),
+]
+"""Numbers with a letter that name a place, before the rules of units."""
+
 _VERSIONED = either(word_set("names", "versioned"))
 
 

@@ -7,18 +7,22 @@ Downstream: `rules`, which applies them; the modules of rules.
 from __future__ import annotations
 
 from marstts.text.numbers import dates, money, quantities, roman, telephones, times, units
-from marstts.text.rules import abbreviations, addresses, citations, forms, identifiers, symbols
+from marstts.text.rules import abbreviations, addresses, chess, citations, forms, identifiers, symbols
 from marstts.text.rules.engine import Trace, apply_all
 from marstts.text.rules.initialisms import spell_initialisms
+from marstts.text.rules.latex import read_latex
 from marstts.text.rules.symbols import name_symbols
 
-MARKUP = (*symbols.MARKUP, *forms.RAW)
+MARKUP = (*symbols.MARKUP, *citations.BRACKETS, *units.POWERS, *forms.RAW)
 """The rules that come before characters are folded."""
 
 RULES = (
     *citations.NOTES,
     *units.DOTTED,
     *symbols.EMOTICONS,
+    *identifiers.PLACES,
+    *chess.RULES,
+    *addresses.HEXADECIMAL,
     *forms.EARLY,
     *addresses.RULES,
     *citations.RULES,
@@ -45,7 +49,7 @@ RULES = (
 
 def read_markup(text: str, trace: Trace) -> str:
     """`text` without markup, for `characters.fold_characters`."""
-    return apply_all(MARKUP, text, trace)
+    return apply_all(MARKUP, read_latex(text, trace), trace)
 
 
 def read_written_forms(text: str, trace: Trace) -> str:

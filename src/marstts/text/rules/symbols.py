@@ -8,15 +8,13 @@ from __future__ import annotations
 import html
 import re
 
-from marstts.errors import DataError
-from marstts.text.lexicon import read_pronunciation
+from marstts.text.lexicon import OVERRIDE, read_as_text, read_override
 from marstts.text.phones import PHONE_CHARACTERS
 from marstts.text.rules.engine import Trace, rule
 from marstts.text.rules.forms import rules_of
 from marstts.text.rules.tables import either, table, word_set
 from marstts.text.segments import VOICE_MARK
 
-_LATEX = table("symbols")["latex"]
 _DRIVE = re.compile("colon  ?backslash")
 _BLOCKS = word_set("markup", "blocks") | {"br"}
 _TAGS = (_BLOCKS | word_set("markup", "inline")) - word_set("markup", "placeholders")
@@ -32,17 +30,14 @@ def _read_tag(match: re.Match[str]) -> str:
 
 
 def _read_override(match: re.Match[str]) -> str:
-    """The respelling of `[word]{respelling}`; the word itself where there is no such pronunciation."""
-    try:
-        return read_pronunciation(match["say"].strip())
-    except DataError:
-        return match["word"]
+    said = read_override(match)
+    return read_as_text(match) if said is None else said
 
 
 MARKUP = [
     rule("pause", r"\[[Pp][Aa][Uu][Ss][Ee](?::\s?[0-9.]{1,9}\s?(?:[Mm]?[Ss])?)?\]", ", ", parted=False),
     rule("voice", VOICE_MARK, " ", parted=False),
-    rule("override", r"\[(?P<word>[^\[\]{}]{1,80})\]\{(?P<say>[^{}]{1,200})\}", _read_override, parted=False),
+    rule("override", OVERRIDE, _read_override, parted=False),
     rule(
         "markup.entity",
         r"&(?:[a-zA-Z]{2,8}|#[0-9]{1,7}"
@@ -57,12 +52,6 @@ MARKUP = [
         parted=False,
     ),
     *rules_of("latex"),
-    rule(
-        "latex.command",
-        rf"\\(?P<name>{'|'.join(sorted(_LATEX, key=len, reverse=True))})(?![A-Za-z])",
-        lambda match: f" {_LATEX[match['name']]} ",
-        parted=False,
-    ),
 ]
 
 

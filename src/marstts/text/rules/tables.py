@@ -20,9 +20,16 @@ def table(file: str) -> dict[str, Any]:
 
 
 @cache
+def word_list(file: str) -> frozenset[str]:
+    """The words of `data/FILE.txt`, whose lines may be comments."""
+    lines = files("marstts.text.rules").joinpath("data", f"{file}.txt").read_text(encoding="utf-8").splitlines()
+    return frozenset(word for line in lines if not line.startswith("#") for word in line.split())
+
+
+@cache
 def words() -> frozenset[str]:
     """Common English words of two to five letters, in small letters."""
-    return frozenset(files("marstts.text.rules").joinpath("data", "words.txt").read_text(encoding="utf-8").split())
+    return word_list("words")
 
 
 def word_set(file: str, key: str) -> frozenset[str]:
