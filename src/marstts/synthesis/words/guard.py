@@ -45,7 +45,9 @@ class TakeGuard:
         return self._search
 
     def check(self, row: RequestState) -> RequestState:
-        """The row as it is, or ended; a row whose model has no word times is never ended here."""
+        """The row as it is, or ended; a row whose model has no word times, or speaks as in the paper, never is here."""
+        if self._session.paper:
+            return row
         num_steps = len(row.attention)
         if num_steps < self._next_look or row.stop is not None or (self._search is None and not self._begin(row)):
             return row
