@@ -167,7 +167,7 @@ def whole_ears(root: Path) -> None:
     (root / "transcripts.json").write_text(json.dumps({name: TEXTS[len(name) % len(TEXTS)] for name in sample_names()}))
     for pair in pair_samples(split_speakers()[TEST]):
         (root / pair.speaker).mkdir(exist_ok=True)
-        for name in (pair.sample, pair.reference):
+        for name in (pair.sample, pair.reference, pair.compared_with):
             path = root / pair.speaker / f"{name}.wav"
             if not path.exists():
                 path.hardlink_to(root / "all.wav")

@@ -155,6 +155,11 @@ def test_the_papers_evaluation_walks_whole_from_ears_to_table_figure_and_listeni
         "no-ras",
         "no-quality-prefix",
         "untuned (shallow)",
+        "with-additions (shallow)",
+        "with-additions (deep)",
+        "with-additions@no-ras",
+        "with-additions@no-quality-prefix",
+        "untuned-with-additions (shallow)",
     )
     assert [name for name in rows if name not in table] == []
     assert (work / "evaluation" / "report" / "wer_by_style.png").is_file()

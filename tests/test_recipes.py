@@ -126,7 +126,20 @@ def test_the_papers_preference_stage_ranks_by_whisper_and_utmos() -> None:
     pairs = read_config(RankConfig, RECIPES / "paper" / "pairs.toml")
     assert (pairs.recognizer, pairs.mos_predictor) == ("faster-whisper", "utmos")
     assert pairs.cer_weight > 0 and pairs.mos_weight > 0 and pairs.scheme.value == "ground_truth_vs_worst"
-    assert read_config(PreferenceConfig, RECIPES / "paper" / "preference.toml").orpo.flux.beta > 0
+
+
+def test_the_papers_flux_loss_has_another_weight_in_preference_training_than_in_pretraining() -> None:
+    pretraining = read_config(PretrainConfig, RECIPES / "paper" / "mars6.toml").objective.flux
+    tuning = read_config(PreferenceConfig, RECIPES / "paper" / "preference.toml").orpo.flux
+    assert 0 < tuning.beta != pretraining.beta > 0
+    assert tuning.epsilon == pretraining.epsilon
+
+
+def test_the_papers_curated_subset_is_stated_in_its_recipe() -> None:
+    """What the cycles are of is written down where a reader looks, and is what the defaults are."""
+    stated = read_values(RECIPES / "paper" / "mine.toml")
+    assert {"styles", "min_source_rate", "min_seconds", "max_seconds"} <= stated.keys()
+    assert read_config(MineConfig, RECIPES / "paper" / "mine.toml").min_source_rate == 24_000
 
 
 MARSTTS = """#!{python} -IS

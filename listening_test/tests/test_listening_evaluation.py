@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from marstts.errors import DataError
 from marstts.evaluation.score import write_trials
-from marstts.metrics.testset import Trial
+from marstts.metrics.testset import Trial, read_testset
 from marstts_listening_test.command import app
 from marstts_listening_test.config import Question, read_listening_test
 from marstts_listening_test.rating import open_rating_plan
@@ -99,3 +99,26 @@ def test_the_trials_and_references_that_an_evaluation_writes_are_read(tmp_path: 
         write_buzz(output / "takes" / "mini (deep)" / f"{sentence}.wav", rate=24_000)
     plan = open_rating_plan(read_listening_test(output))
     assert plan.stimuli.sentences == SENTENCES and set(plan.stimuli.references) == set(SENTENCES)
+
+
+def test_similarity_is_judged_against_the_other_recordings_of_a_test_set_that_has_some(evaluation: Path):
+    for number, sentence in enumerate(SENTENCES):
+        write_buzz(evaluation / "compared" / f"{sentence}.wav", pitch=250 + number)
+    config = read_listening_test(evaluation)
+    assert config.references == evaluation / "compared" and config.recordings == evaluation / "references"
+
+
+def test_an_evaluation_keeps_the_recordings_that_listeners_compare_with(tmp_path: Path):
+    write_buzz(tmp_path / "a.wav", pitch=150)
+    write_buzz(tmp_path / "b.wav", pitch=250)
+    first = Trial(
+        id="s1", text="Some words.", speaker="a", style="loud", reference=tmp_path / "a.wav", reference_transcript="",
+        compared_with=tmp_path / "b.wav",
+    )  # fmt: skip
+    second = first.model_copy(update={"id": "s2", "compared_with": None})
+    write_trials([first, second], tmp_path / "evaluation")
+    kept = {name: (tmp_path / "evaluation" / name).read_bytes() for name in (
+        "references/s1.wav", "compared/s1.wav", "compared/s2.wav")}  # fmt: skip
+    assert kept["compared/s1.wav"] != kept["references/s1.wav"] == kept["compared/s2.wav"]
+    [one, _] = read_testset(tmp_path / "evaluation" / "trials.jsonl")
+    assert one.compared_with.name == "s1.wav" and one.compared_with.parent.name == "compared"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The evaluation of MARS6 as published (Sec. V), after preference.sh: EARS; Whisper, an x-vector and UTMOS; three baselines, the
-# ablations, Figure 2, and a folder for the listening test. An interrupted run resumes.
+# ablations, Figure 2, and a folder for the listening test. An interrupted run resumes. Rows of the model and its ablations speak as
+# the paper says (--paper, docs/paper.md); the same rows with what marstts adds at synthesis are "with-additions" and follow them.
 #
 #   pip install '.[released,eval,eval-models]' ./listening_test
 #   recipes/paper/evaluate.sh WORK_FOLDER [EARS_FOLDER]
@@ -42,9 +43,10 @@ if [ ${#missing[@]} -gt 0 ]; then
 fi
 
 echo "1. The model, shallow and deep, with recordings and resynthesis as upper bounds."
-marstts evaluate --system "$model" --system ground-truth --system codec-resynthesis --baselines "" "${common[@]}" \
+marstts evaluate --paper --system "$model" --system ground-truth --system codec-resynthesis --baselines "" "${common[@]}" \
     --output "$output/model"
-folders=("$output/model")
+marstts evaluate --system "with-additions=$model" --baselines "" "${common[@]}" --output "$output/additions"
+folders=("$output/model" "$output/additions")
 
 for name in "${baselines[@]}"; do
     echo "2. $name."
@@ -55,9 +57,12 @@ for name in "${baselines[@]}"; do
 done
 
 echo "3. Ablations, Table I and Figure 2."
-marstts evaluate --system "$model@no-ras" --system "$model@no-quality-prefix" ${untuned:+--system "$untuned"} --clone shallow \
-    --baselines "" "${common[@]}" --output "$output/ablations"
-marstts report "${folders[@]}" "$output/ablations" --output "$output/report"
+marstts evaluate --paper --system "$model@no-ras" --system "$model@no-quality-prefix" ${untuned:+--system "$untuned"} \
+    --clone shallow --baselines "" "${common[@]}" --output "$output/ablations"
+marstts evaluate --system "with-additions=$model@no-ras" --system "with-additions=$model@no-quality-prefix" \
+    ${untuned:+--system "untuned-with-additions=$untuned"} --clone shallow --baselines "" "${common[@]}" \
+    --output "$output/ablations_additions"
+marstts report "${folders[@]}" "$output/ablations" "$output/ablations_additions" --output "$output/report"
 
 echo "4. The listening test: one folder with the takes of all systems."
 mkdir -p "$output/listening"

@@ -67,6 +67,14 @@ def test_json_holds_one_object_and_nothing_else(reference_file: Path):
     assert result.stderr == ""
 
 
+def test_as_in_the_paper_a_take_that_is_long_for_its_words_is_kept(reference_file: Path):
+    attempts = []
+    for options in ((), ("--paper",)):
+        report = json.loads(speak("Yes.", "--reference", reference_file, "--json", *options).stdout)
+        attempts.append(report["takes"][0]["attempts"])
+    assert attempts[0] > 1 == attempts[1]
+
+
 @pytest.mark.parametrize("flags", [(), ("--json",)])
 def test_a_wav_can_be_piped(reference_file: Path, flags: tuple[str, ...]):
     result = speak("The cat sat.", "--reference", reference_file, "--output", "-", *flags)

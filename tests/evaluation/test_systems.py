@@ -13,6 +13,7 @@ import pytest
 from marstts import audio
 from marstts.audio import Waveform
 from marstts.errors import DataError
+from marstts.evaluation import open_systems
 from marstts.evaluation.open_systems import SystemOptions, find_systems
 from marstts.evaluation.systems import Clone, CodecResynthesis, EspeakNg, Model, Variant, ablate
 from marstts.generation.request import SamplingConfig
@@ -187,3 +188,28 @@ def test_folder_digest_changes_with_names_and_bytes(tmp_path: Path):
     assert folder_digest(tmp_path, (".wav",)) == first
     (tmp_path / "a.wav").write_bytes(b"2")
     assert folder_digest(tmp_path, (".wav",)) != first
+
+
+@dataclass(frozen=True)
+class PaperSynthesizer:
+    """A synthesizer whose takes are longer as in the paper."""
+
+    label: str = "mini@0123456789ab"
+    length: int = 5
+
+    def as_in_paper(self):
+        return PaperSynthesizer(length=9)
+
+    def clone(self, reference, transcript=None):
+        return reference
+
+    def speak(self, text, voice, seed):
+        return SimpleNamespace(waveform=Waveform(np.ones(self.length, np.float32), 8000))
+
+
+def test_models_speak_as_in_the_paper_where_they_are_asked_to(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(open_systems, "load_model", lambda name: PaperSynthesizer())
+    [usual] = find_systems("mini", SystemOptions([Clone.SHALLOW], 0, None))
+    [paper] = find_systems("mini", SystemOptions([Clone.SHALLOW], 0, None, paper=True))
+    assert [len(system.speak(TRIALS[0]).samples) for system in (usual, paper)] == [5, 9]
+    assert usual.version != paper.version

@@ -47,6 +47,9 @@ def test_half_of_the_samples_of_each_style_are_cloned_from_the_other_half():
     assert not samples_used & references
     assert len(samples_used) == len(references) == len(pairs)
     assert all(ears.style_of(pair.reference) == pair.style for pair in pairs)
+    assert all(ears.style_of(pair.compared_with) == pair.style for pair in pairs)
+    assert all(pair.compared_with not in (pair.sample, pair.reference) for pair in pairs)
+    assert len({pair.compared_with for pair in pairs if pair.style == "regular"}) > 3
     for style, samples in ears.samples_by_style().items():
         assert sum(pair.style == style for pair in pairs) == len(samples) // 2
     assert {pair.style for pair in pairs} == {
@@ -58,13 +61,14 @@ def test_half_of_the_samples_of_each_style_are_cloned_from_the_other_half():
 def small_ears(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A speaker of the test set with two pairs, and all transcripts."""
     pairs = [
-        ears.SamplePair("p001", "rainbow_01_loud", "sentences_05_loud"),
-        ears.SamplePair("p001", "emo_fear_sentences", "emo_relief_sentences"),
+        ears.SamplePair("p001", "rainbow_01_loud", "sentences_05_loud", "rainbow_02_loud"),
+        ears.SamplePair("p001", "emo_fear_sentences", "emo_relief_sentences", "emo_pain_sentences"),
     ]
     monkeypatch.setattr(ears, "pair_samples", lambda speakers: pairs)
     for pair in pairs:
         recording(tmp_path / "p001" / f"{pair.sample}.wav")
         recording(tmp_path / "p001" / f"{pair.reference}.wav")
+        recording(tmp_path / "p001" / f"{pair.compared_with}.wav")
     samples = [sample for names in ears.samples_by_style().values() for sample in names]
     (tmp_path / "transcripts.json").write_text(json.dumps({sample: f"Words of {sample}." for sample in samples}))
     return tmp_path
@@ -73,6 +77,7 @@ def small_ears(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_ears_is_read_from_its_layout(small_ears: Path):
     loud, fear = open_testset("ears", small_ears)
     assert (loud.id, loud.style, fear.style) == ("p001-rainbow_01_loud", "loud", "emotional")
+    assert loud.compared_with == small_ears / "p001" / "rainbow_02_loud.wav"
     assert (loud.text, loud.reference_transcript) == ("Words of rainbow_01_loud.", "Words of sentences_05_loud.")
     assert loud.ground_truth.is_file() and fear.reference.name == "emo_relief_sentences.wav"
 

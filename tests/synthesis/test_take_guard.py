@@ -16,6 +16,8 @@ SPOKEN = [1, 1, 1, 2, 3, 4, 4, 6, 6]
 class Session:
     """All that a guard needs of one."""
 
+    paper = False
+
     class model:
         @staticmethod
         def text_spans(prompt: object) -> np.ndarray:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import marstts
 from marstts.audio import Waveform
 from marstts.generation.request import StopReason
 from marstts.synthesis.backoff import BackoffConfig
@@ -17,7 +18,17 @@ from marstts.synthesis.sentence import Attempt
 from marstts.synthesis.speech import Take
 from marstts.synthesis.synthesizer import Synthesizer
 from marstts.text.segments import Segment
-from scripted import LOUD, Rows, ScriptedEngine, ScriptedModel, ScriptedPrompt, ScriptedTake, good, scripted_synthesizer
+from scripted import (
+    LOUD,
+    SILENT,
+    Rows,
+    ScriptedEngine,
+    ScriptedModel,
+    ScriptedPrompt,
+    ScriptedTake,
+    good,
+    scripted_synthesizer,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -159,3 +170,71 @@ def test_parts_are_the_sentence():
     parts = divide(Segment(text=TEXT))
     assert " ".join(part.text for part in parts) == TEXT and len(parts) == 2
     assert [part.text for part in divide(Segment(text="the cat sat."))] == ["the cat sat."]
+
+
+def flawed(attempt: int, prompt: Any) -> ReadTake:
+    """Say a part of a sentence of some length only, whatever the seed, and be as long as it takes."""
+    return replace(without_middle(prompt), patches=30) if len(prompt.text) > 40 else sound(prompt)
+
+
+def as_in_paper(script: Callable[[int, Any], ReadTake]) -> Synthesizer:
+    return reader(script).as_in_paper()
+
+
+def test_as_in_the_paper_no_take_is_refused_by_its_words_and_no_sentence_divided(reference):
+    speech, engine = speak(flawed, reference)
+    assert speech.takes[0].repaired == DIVIDED and len(engine.prompts) > SEED_ATTEMPTS
+    tts = as_in_paper(flawed)
+    [take] = tts.speak(TEXT, tts.clone(reference)).takes
+    assert (take.attempts, take.repaired, take.flaws, take.warning) == (1, None, (), None)
+    assert len(tts.model.engine.prompts) == 1 and take.text == TEXT
+
+
+@pytest.mark.parametrize("text", ["she sells sea shells, " * 12 + "and the cat sat.", TEXT])
+def test_as_in_the_paper_long_sentences_stay_whole(reference, text: str):
+    tts, usual = as_in_paper(lambda attempt, prompt: sound(prompt)), reader(lambda attempt, prompt: sound(prompt))
+    assert [take.text for take in tts.speak(text, tts.clone(reference)).takes] == [text]
+    assert len(usual.speak(text, usual.clone(reference)).takes) == (1 if text == TEXT else 2)
+
+
+def test_as_in_the_paper_no_take_is_ended_by_its_words(reference):
+    def script(attempt: int, prompt: Any) -> ReadTake:
+        return replace(sound(prompt), patches=150)
+
+    tts = as_in_paper(script)
+    [take] = tts.speak(TEXT, tts.clone(reference)).takes
+    assert take.stop is not StopReason.WORDS_DONE and take.attempts == 1 and len(take.codes[0]) > 70
+
+
+@pytest.mark.parametrize("changes", [{"code": SILENT}, {"patches": 1}], ids=["silent", "short"])
+def test_as_in_the_paper_takes_that_are_short_or_silent_are_sampled_again_with_a_higher_top_p(changes, reference):
+    def script(attempt: int, prompt: Any) -> ReadTake:
+        return replace(sound(prompt), **changes) if attempt < 2 else sound(prompt)
+
+    tts = as_in_paper(script)
+    [take] = tts.speak(TEXT, tts.clone(reference)).takes
+    assert (take.attempts, take.top_p) == (3, 0.6)
+
+
+def test_as_in_the_paper_every_sentence_continues_from_the_prefix(reference):
+    tts = as_in_paper(lambda attempt, prompt: sound(prompt))
+    [take] = tts.speak("Oh no.", tts.clone(reference)).takes
+    short = replace(take, waveform=Waveform(take.waveform.samples[:100], take.waveform.sample_rate))
+    assert continues_from_prefix(tts, reference, "Yes.") and continues_from_prefix(tts, reference, "Oh no.", short)
+
+
+def test_streams_and_batches_speak_as_in_the_paper_too(reference):
+    tts = as_in_paper(flawed)
+    voice = tts.clone(reference)
+    [result] = tts.speak_many([TEXT], voice)
+    assert result.speech.takes[0].repaired is None and result.speech.takes[0].attempts == 1
+    chunks = list(tts.stream(TEXT, voice))
+    assert len(tts.model.engine.prompts) == 2 and not any(chunk.warning for chunk in chunks)
+
+
+def test_the_style_of_a_model_has_no_offset_as_in_the_paper():
+    tts = marstts.load("mini")
+    voice, paper = tts.open_voice("ada"), marstts.load("mini", paper=True)
+    embedding = voice.embeddings["style"]
+    assert not np.allclose(tts.model.prompt("Yes.", voice).style, embedding)
+    np.testing.assert_array_equal(paper.model.prompt("Yes.", voice).style, embedding)

@@ -207,7 +207,7 @@ def with_evaluation(config: ListeningTestConfig, evaluation: EvaluationFolder) -
         update={
             "systems": config.systems or dict(evaluation.systems),
             "recordings": config.recordings or evaluation.references,
-            "references": config.references or evaluation.references,
+            "references": config.references or evaluation.compared,
         }
     )
 
@@ -215,6 +215,7 @@ def with_evaluation(config: ListeningTestConfig, evaluation: EvaluationFolder) -
 # The folder of an evaluation as the input of a listening test.
 
 TRIALS_FILE, REFERENCES_FOLDER, TAKES_FOLDER = "trials.jsonl", "references", "takes"
+COMPARED_FOLDER = "compared"
 
 
 class TrialId(BaseModel):
@@ -231,6 +232,10 @@ class EvaluationFolder:
     """Identifiers of its trials: the names of all takes and references without suffix."""
 
     references: Path
+
+    compared: Path
+    """Recordings that similarity is judged against: others than the references where the test set has some."""
+
     systems: dict[str, Path]
     """Folders of takes by the system's name, in alphabetical order."""
 
@@ -249,4 +254,5 @@ def open_evaluation(folder: Path) -> EvaluationFolder:
     if not systems:
         raise DataError(f"{printable_name(takes)}: holds no takes; `marstts evaluate` writes a folder for each system")
     sentences = frozenset(row.id for row in read_rows(TrialId, trials, unique=("id",)))
-    return EvaluationFolder(sentences, references, systems)
+    others = folder / COMPARED_FOLDER
+    return EvaluationFolder(sentences, references, others if others.is_dir() else references, systems)

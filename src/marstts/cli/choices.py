@@ -46,7 +46,7 @@ class Choices:
         """Hash of these choices, the model and the lexicon, and of `parts`."""
         voices = [f"{name} {digest_of(voice)}" for name, voice in sorted(self.voices.items())]
         settings = f"{self.seed} {self.top_p} {self.continuation.value} {self.speed} {self.dialogue} {self.pauses}"
-        model = f"{synthesizer.label} {synthesizer.lexicon}"
+        model = f"{synthesizer.label} {synthesizer.lexicon}{' as in the paper' if synthesizer.paper else ''}"
         stated = json.dumps((*parts, digest_of(self.voice), *voices, settings, model))
         return hashlib.sha256(stated.encode()).hexdigest()
 

@@ -113,6 +113,10 @@ def evaluate_systems(
             "'identity' (default: the first model among the systems, else mini); 'none' for none."
         ),
     ] = None,
+    paper: Annotated[
+        bool,
+        typer.Option("--paper", help="Models speak as the paper says, without what marstts adds (docs/paper.md)."),
+    ] = False,
     seed: Annotated[int, typer.Option(help="Seed of the models' takes.")] = 0,
     workers: Workers = 2,
 ) -> None:
@@ -123,7 +127,7 @@ def evaluate_systems(
     if not system:
         raise DataError("expected --system, e.g. --system mini or --system FOLDER_OF_WAVS")
     names = [*system, *(name for name in baselines.split(",") if name and name not in system)]
-    options = SystemOptions(clone.kinds, seed, choose_metrics_model(metrics_model, names))
+    options = SystemOptions(clone.kinds, seed, choose_metrics_model(metrics_model, names), paper)
     config = parse_metrics(metrics, options.metrics_model)
     check_before_work(names, config, testset, root, options)
     trials = subsample(open_testset(testset, root), limit)

@@ -54,6 +54,7 @@ def speak(
     top_p: options.TopP = None,
     continuation: options.Continuation = Continuation.FIXED_REFERENCE,
     pauses: options.PauseSeconds = None,
+    paper: options.Paper = False,
     json_report: options.JsonReport = False,
 ) -> None:
     """Speak a text."""
@@ -69,7 +70,8 @@ def speak(
     spoken = choose_text(text, file, notes, chapters) if read is None else ""
     output = check_output(output, stream=stream, batch=batch) if read is None else check_book_output(str(output))
     pronunciations = None if lexicon is None else read_lexicon(lexicon)
-    synthesizer = replace(load(model, engine), lexicon=pronunciations)
+    opened = load(model, engine)
+    synthesizer = replace(opened.as_in_paper() if paper else opened, lexicon=pronunciations)
     named = open_cast(synthesizer, cast, voices)
     speaker = choose_voice(synthesizer, reference, transcript, voice or named.get(NARRATOR))
     if words is not None:

@@ -92,6 +92,10 @@ TopP = Annotated[float | None, typer.Option(help="Nucleus of the first attempt, 
 Continuation = Annotated[
     Mode, typer.Option(help="Prefix of each sentence: none, the reference, or the sentence before.")
 ]
+Paper = Annotated[
+    bool,
+    typer.Option("--paper", help="Speak as the paper says, without what marstts adds at synthesis (docs/paper.md)."),
+]
 JsonReport = Annotated[
     bool, typer.Option("--json", help="Print the report as JSON (with --output -: on standard error).")
 ]

@@ -46,6 +46,9 @@ class SystemOptions:
     metrics_model: str | None
     """Model whose codec resynthesizes the ground truth, and whose encoders are metrics."""
 
+    paper: bool = False
+    """Whether models speak as the paper says, without what is added at synthesis."""
+
 
 def default_baselines(baselines: Sequence[str], trials: Sequence[Trial]) -> list[str]:
     """The baselines that can be used on these trials: without ground truth there are no upper bounds."""
@@ -159,6 +162,8 @@ def find_clones(
     synthesizer: Synthesizer, name: str, version: str, variant: str, options: SystemOptions
 ) -> list[System]:
     """The clones of a model, or of an ablation of it."""
+    if options.paper:
+        synthesizer, version = synthesizer.as_in_paper(), f"{version} as in the paper"
     if variant:
         synthesizer = ablate(synthesizer, Variant(variant))
         name, version = f"{name}@{variant}", f"{version} {variant}"

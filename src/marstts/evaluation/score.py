@@ -35,7 +35,7 @@ from marstts.metrics.testset import Trial, trials_digest, write_testset
 
 logger = logging.getLogger(__name__)
 
-TAKES_FOLDER, REFERENCES_FOLDER = "takes", "references"
+TAKES_FOLDER, REFERENCES_FOLDER, COMPARED_FOLDER = "takes", "references", "compared"
 TAKES_FILE, TRIALS_FILE = "takes.jsonl", "trials.jsonl"
 
 
@@ -144,12 +144,21 @@ def read_provenances(output: Path) -> dict[str, Provenance]:
 def write_trials(trials: Sequence[Trial], output: Path) -> None:
     """Copy the references into the folder and write a test set that names them, so that a listening test can use it."""
     copies = []
+    compares_others = any(trial.compared_with is not None for trial in trials)
     for trial in trials:
-        copy = output / REFERENCES_FOLDER / f"{trial.id}.wav"
-        if not copy.is_file():
-            write_file(copy, audio.encode(audio.read(trial.reference), copy.suffix))
-        copies.append(trial.model_copy(update={"reference": copy}))
+        copied = {"reference": copy_recording(trial.reference, output / REFERENCES_FOLDER / f"{trial.id}.wav")}
+        if compares_others:
+            compared = trial.compared_with or trial.reference
+            copied["compared_with"] = copy_recording(compared, output / COMPARED_FOLDER / f"{trial.id}.wav")
+        copies.append(trial.model_copy(update=copied))
     write_testset(copies, output / TRIALS_FILE)
+
+
+def copy_recording(recording: Path, copy: Path) -> Path:
+    """Write a recording as a file of the evaluation's folder, once; returns its path."""
+    if not copy.is_file():
+        write_file(copy, audio.encode(audio.read(recording), copy.suffix))
+    return copy
 
 
 def generate_missing(system: System, trials: Sequence[Trial], output: Path) -> list[ScoringJob]:

@@ -60,6 +60,9 @@ class Trial(Config):
     ground_truth: Path | None = None
     """Recording of the text by the speaker; None where there is none."""
 
+    compared_with: Path | None = None
+    """Another recording of the speaker in the style, which listeners compare takes with; None: the reference."""
+
     @property
     def words(self) -> str:
         """Text that the word metrics compare with."""
@@ -78,9 +81,10 @@ def resolve_trial(folder: Path, trial: Trial) -> Trial:
     """The trial with paths below `folder`; its recordings must exist and its text must have words."""
     if not plain_words(trial.text):
         raise DataError(f"the text {trial.text!r} has no words")
-    truth = None if trial.ground_truth is None else folder / trial.ground_truth
-    found = trial.model_copy(update={"reference": folder / trial.reference, "ground_truth": truth})
-    for recording in (found.reference, found.ground_truth):
+    optional = {name: getattr(trial, name) for name in ("ground_truth", "compared_with")}
+    others = {name: None if path is None else folder / path for name, path in optional.items()}
+    found = trial.model_copy(update={"reference": folder / trial.reference, **others})
+    for recording in (found.reference, found.ground_truth, found.compared_with):
         if recording is not None and not is_regular_file(recording):
             raise DataError(f"{printable_name(recording)} does not exist; paths are relative to the test set's folder")
     return found
@@ -111,7 +115,7 @@ def write_testset(trials: Sequence[Trial], path: Path) -> None:
         path,
         [
             trial.model_copy(
-                update={"reference": relative(trial.reference), "ground_truth": relative(trial.ground_truth)}
+                update={name: relative(getattr(trial, name)) for name in ("reference", "ground_truth", "compared_with")}
             )
             for trial in trials
         ],

@@ -51,6 +51,9 @@ class BackoffConfig(Config):
     min_loudness: float = -52.0
     """LUFS; quieter takes are refused as silence."""
 
+    only_short_or_silent: bool = False
+    """Refuse takes that are too short, as the paper does, or silent, as its code does, and no others."""
+
     @model_validator(mode="after")
     def _check_bounds(self) -> BackoffConfig:
         """Texts of any length can be spoken: the shortest take is shorter than where generation is cut off."""
@@ -86,6 +89,10 @@ class BackoffConfig(Config):
         )
 
 
+PAPER = BackoffConfig(onset_seconds=0.0, only_short_or_silent=True)
+"""Backoff as in the paper: a take that is unrealistically short (or silent) is sampled again with a higher top-p."""
+
+
 class RejectReason(str, Enum):
     """Reason why a take is rejected."""
 
@@ -102,6 +109,8 @@ def rejection_reason(take: Take, config: BackoffConfig) -> RejectReason | None:
         return RejectReason.SILENT
     if take.seconds < config.shortest(take.text):
         return RejectReason.TOO_SHORT
+    if config.only_short_or_silent:
+        return None
     if take.stop not in (StopReason.EOS, StopReason.WORDS_DONE):
         return RejectReason.UNENDED
     if take.seconds > config.longest(take.text):

@@ -16,17 +16,19 @@ from marstts.generation.engine import Engine, EngineKind
 from marstts.synthesis.synthesizer import Synthesizer
 
 
-def load(model: Path | str = "mini", engine: EngineKind | str = EngineKind.AUTO) -> Synthesizer:
+def load(model: Path | str = "mini", engine: EngineKind | str = EngineKind.AUTO, *, paper: bool = False) -> Synthesizer:
     """Open a synthesizer by the name of a packaged model, the folder of a bundle, "hf://OWNER/NAME" for a bundle on the
     Hugging Face hub, "mars6-turbo" or "mars5-english".
 
-    The last two are published models. They are downloaded and converted when they are first used.
+    The last two are published models. They are downloaded and converted when they are first used. With `paper` the
+    model speaks without what this project adds at synthesis (`Synthesizer.as_in_paper`).
 
     Raises CheckpointError if there is no such model or its folder is corrupt, and ConfigError for an unknown engine.
     """
     kind = parse_engine(engine)
     folder = published_bundle(model, kind) if model in PUBLISHED else find_bundle(model)
-    return open_synthesizer(folder, kind)
+    synthesizer = open_synthesizer(folder, kind)
+    return synthesizer.as_in_paper() if paper else synthesizer
 
 
 def open_synthesizer(folder: Path, kind: EngineKind) -> Synthesizer:

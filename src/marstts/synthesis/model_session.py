@@ -58,6 +58,10 @@ class ModelSession:
     lexicon: Lexicon | None = None
     """The user's pronunciations."""
 
+    paper: bool = False
+    """Whether it speaks as the paper says: takes are neither ended nor refused by the model's attention to their words,
+    and continue from the whole prefix. `Synthesizer.as_in_paper` sets this and what belongs to it."""
+
     revision: str = ""
     """Digest of the tensors of the model's bundle; empty for a model in memory."""
 
@@ -101,12 +105,13 @@ class ModelSession:
         """
         sentence, codec_rate = attempt.segment.text, self.codec.spec.patch_rate
         short = too_short(attempt.rejected, self.backoff)
-        if isinstance(self.engine, AttentionEngine) and (short or len(sentence.split()) == 1):
+        if not self.paper and isinstance(self.engine, AttentionEngine) and (short or len(sentence.split()) == 1):
             voice = voice.without_prefix()  # after some prefixes, short texts end at once, with any seed
         prompt, rate = self.model.prompt(sentence, voice), self.model.patch_rate or codec_rate
         limits = self.backoff.limits(sentence, rate)
         per_code = rate / codec_rate / self.engine.layout.codes_per_level[0]
-        least = max((int(len(take.codes[0]) * per_code) + 1 for take in short), default=0)
+        longer = () if self.paper else short
+        least = max((int(len(take.codes[0]) * per_code) + 1 for take in longer), default=0)
         least = min(max(limits.min_patches, least), limits.max_patches)
         rng = np.random.default_rng(attempt.seed)
         return Request(prompt, attempt.top_p, replace(limits, min_patches=least), rng, self.sampling)
@@ -139,7 +144,7 @@ class ModelSession:
             codes=codes,
             waveform=Waveform(waveform.samples[start:end], waveform.sample_rate),
             timing=None if search is None else self.word_timing(segment, search, start, end),
-            flaws=() if search is None else self.take_flaws(search, row, waveform),
+            flaws=() if search is None or self.paper else self.take_flaws(search, row, waveform),
             stop=row.stop,
             top_p=row.request.top_p,
             lead_seconds=lead_of(segment),

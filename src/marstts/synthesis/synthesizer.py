@@ -21,6 +21,7 @@ import numpy as np
 from marstts.errors import ConfigError, MarsError
 from marstts.generation.scheduler import AsyncScheduler, RequestScheduler, Scheduler, SchedulerClient, SharedScheduler
 from marstts.synthesis import clone as cloning
+from marstts.synthesis.backoff import PAPER
 from marstts.synthesis.clone.voices import open_voice
 from marstts.synthesis.incremental_decoder import ChunkSizes, StreamConfig
 from marstts.synthesis.model_session import ModelSession, OnTake
@@ -110,12 +111,23 @@ class Synthesizer(ModelSession):
             transcript,
             codec=self.codec,
             encoders=self.encoders,
-            model=self.model,
+            model=None if self.paper else self.model,  # without a model, the prefix is the whole reference
             name=name,
             consent=consent,
             keep_reference=keep_reference,
         )
         return replace(voice, model=self.label)
+
+    def as_in_paper(self) -> Synthesizer:
+        """The same model without all that this project adds at synthesis (docs/paper.md lists it).
+
+        Takes are sampled again where they are too short or silent, and for no other reason; nothing ends, repairs or
+        divides a sentence, but for one of more than a thousand characters; no offset is added to the style.
+        """
+        model: Any = self.model
+        if getattr(model, "style_offset", ()):
+            model = replace(model, style_offset=())
+        return replace(self, model=model, backoff=PAPER, paper=True)
 
     def open_voice(self, voice: AnyVoice = None) -> Voice:
         """Open a voice for this model: a `Voice`, a packaged voice's name, a voice file, or a recording to clone.

@@ -20,7 +20,13 @@ from marstts.synthesis.speech import Continuation, Take, first_voice, next_voice
 from marstts.synthesis.words.written_forms import SpokenSegment
 from marstts.text.lexicon import Lexicon
 from marstts.text.normalize import normalize_block
-from marstts.text.reading import USUAL_PAUSES, Manner, as_typed
+from marstts.text.reading import (
+    MAX_SENTENCE_CHARACTERS,
+    MAX_UNDIVIDED_CHARACTERS,
+    USUAL_PAUSES,
+    Manner,
+    as_typed,
+)
 from marstts.text.segments import Pauses
 from marstts.voice import Voice
 
@@ -81,7 +87,13 @@ class TextRun:
         self._voices: dict[str | None, Voice] = {None: self._first_voice(self.voice)}
         spell = as_typed if self.session.model.reads_typed_text else normalize_block
         lexicon = self.session.lexicon or Lexicon()
-        manner = Manner(lexicon=lexicon, pauses=self.pauses, spell=spell, dialogue=self.dialogue)
+        manner = Manner(
+            lexicon=lexicon,
+            pauses=self.pauses,
+            spell=spell,
+            dialogue=self.dialogue,
+            max_characters=MAX_UNDIVIDED_CHARACTERS if self.session.paper else MAX_SENTENCE_CHARACTERS,
+        )
         self.prepared = PreparedText(self.text, manner)
         for name in dict.fromkeys([*self.prepared.voices, *([self.dialogue] if self.dialogue else [])]):
             self._voice_of(name)

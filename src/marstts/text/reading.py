@@ -31,6 +31,10 @@ from marstts.text.sentences import close, last_mark, split_sentences
 from marstts.text.ssml import is_ssml, read_ssml
 
 MAX_SENTENCE_CHARACTERS = 160
+
+MAX_UNDIVIDED_CHARACTERS = 1000
+"""The same where sentences are to stay whole: a take of more has no bounded cost."""
+
 DEFAULT_PAUSE_SECONDS = 0.5
 DEFAULT_VOICE = "default"
 
@@ -66,6 +70,9 @@ class Manner:
     dialogue: str | None = None
     """Name of the voice of what is said in quotation marks, where no mark names another one; None: no voice of its
     own. SSML names its voices itself."""
+
+    max_characters: int = MAX_SENTENCE_CHARACTERS
+    """Longer sentences are divided, at clauses if possible."""
 
 
 USUAL_MANNER = Manner()
@@ -246,7 +253,7 @@ def _respelled(text: str, lexicon: Lexicon, trace: Trace) -> str:
 
 
 def _sentences(text: str, style: Segment, manner: Manner, trace: Trace) -> list[Segment]:
-    sentences = split_sentences(manner.spell(text, trace), MAX_SENTENCE_CHARACTERS)
+    sentences = split_sentences(manner.spell(text, trace), manner.max_characters)
     return [
         replace(
             style,

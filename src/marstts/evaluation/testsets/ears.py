@@ -51,11 +51,15 @@ EMOTIONS = (
 
 @dataclass(frozen=True)
 class SamplePair:
-    """A sample to synthesize and the reference to clone, as names of recordings of one speaker."""
+    """A sample to synthesize, the reference to clone, and another recording, which listeners compare the take with.
+
+    All are names of recordings of one speaker in one style.
+    """
 
     speaker: str
     sample: str
     reference: str
+    compared_with: str
 
     @property
     def style(self) -> str:
@@ -87,13 +91,18 @@ def style_of(sample: str) -> str:
 
 
 def pair_samples(speakers: Sequence[str]) -> Iterator[SamplePair]:
-    """Pairs of the speakers: half of the samples of each style, each with one of the other half as reference."""
+    """Pairs of the speakers: half of the samples of each style, each with one of the other half as reference.
+
+    Similarity is judged against a random other utterance of the speaker and style (Sec. V-B).
+    """
     for speaker in speakers:
         for samples in samples_by_style().values():
             shuffled = sorted(samples, key=lambda sample: hash_order(f"{speaker} {sample}"))  # used at once
             half = len(shuffled) // 2
             for sample, reference in zip(sorted(shuffled[:half]), shuffled[half : 2 * half], strict=True):
-                yield SamplePair(speaker, sample, reference)
+                others = [name for name in samples if name not in (sample, reference)]
+                compared = min(others, key=lambda name: hash_order(f"{speaker} {sample} {name}"))
+                yield SamplePair(speaker, sample, reference, compared)
 
 
 def read_ears(root: Path, split: str = TEST) -> list[Trial]:
@@ -126,7 +135,7 @@ def read_transcripts(path: Path) -> dict[str, str]:
 def make_trial(pair: SamplePair, root: Path, transcripts: dict[str, str]) -> Trial:
     """A pair with its files; DataError where one of them is missing."""
     folder = root / pair.speaker
-    for name in (pair.sample, pair.reference):
+    for name in (pair.sample, pair.reference, pair.compared_with):
         if not (folder / f"{name}.wav").is_file():
             raise DataError(f"{folder / name}.wav: missing; the EARS archive of {pair.speaker} is not complete")
     return Trial(
@@ -137,4 +146,5 @@ def make_trial(pair: SamplePair, root: Path, transcripts: dict[str, str]) -> Tri
         reference=folder / f"{pair.reference}.wav",
         reference_transcript=transcripts[pair.reference],
         ground_truth=folder / f"{pair.sample}.wav",
+        compared_with=folder / f"{pair.compared_with}.wav",
     )

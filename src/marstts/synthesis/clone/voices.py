@@ -135,7 +135,7 @@ def adapt_voice(session: ModelSession, voice: Voice) -> Voice:
         None if voice.prefix is None else voice.reference_transcript or voice.prefix.transcript,
         codec=session.codec,
         encoders=session.encoders,
-        model=session.model,
+        model=None if session.paper else session.model,
         name=voice.name,
         consent=voice.consent,
     )

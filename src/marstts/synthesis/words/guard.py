@@ -52,10 +52,12 @@ class TakeGuard:
         return self._search
 
     def check(self, row: RequestState) -> RequestState:
-        """The row as it is, or ended; a row whose model has no word times is never ended here.
+        """The row as it is, or ended; a row whose model has no word times, or speaks as in the paper, never is here.
 
         Which of a row's states are seen changes nothing: where it ends follows from its steps alone.
         """
+        if self._session.paper:
+            return row
         num_steps = len(row.attention) - (row.stop is not None)  # a row may be seen only when it has ended by itself
         if num_steps < self._next_look or (self._search is None and not self._begin(row)):
             return row
