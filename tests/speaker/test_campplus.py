@@ -77,7 +77,9 @@ def test_the_converted_weights_compute_what_the_published_tensors_do(
     monkeypatch.setattr(sys, "argv", ["campplus.py", str(tmp_path / "published.pt"), str(tmp_path / "encoder")])
     runpy.run_path(str(RECIPE), run_name="__main__")
     network = load_frozen(tmp_path / "encoder")
-    assert "3D-Speaker" in (tmp_path / "encoder" / "NOTICE").read_text() and (tmp_path / "encoder" / "LICENSE").is_file()
+    assert (
+        "3D-Speaker" in (tmp_path / "encoder" / "NOTICE").read_text() and (tmp_path / "encoder" / "LICENSE").is_file()
+    )
     for seconds in (1.1, 2.7):  # positions of less than one segment, and of two
         samples = np.random.default_rng(0).standard_normal(int(16_000 * seconds)).astype(np.float32)
         mels = log_mel(samples, 16_000, fft_size=512, hop=160, num_mels=80)
