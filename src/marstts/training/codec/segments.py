@@ -62,7 +62,8 @@ class SegmentBatch(NamedTuple):
 
     def to(self, device: torch.device) -> SegmentBatch:
         """The same batch on a device."""
-        return SegmentBatch(*(value.to(device) for value in self[:6]), self.recordings, self.people)
+        samples, around, inside, f0, voiced, reference = (tensor.to(device) for tensor in self[:6])
+        return SegmentBatch(samples, around, inside, f0, voiced, reference, self.recordings, self.people)
 
 
 class AudioSegment(NamedTuple):
