@@ -154,7 +154,8 @@ class GeneratedCodes:
             if self.config.swap_ratio and rng.uniform() < self.config.swap_ratio:
                 while voices[number].speaker == take.speaker:
                     voices[number] = self.draw(float(rng.uniform()))
-                _, *references[number] = self.row(voices[number], rng)
+                _, other_reference, other_target = self.row(voices[number], rng)
+                references[number] = other_reference, other_target
         codes = [torch.from_numpy(np.stack(level)) for level in zip(*(codes for codes, _, _ in rows), strict=True)]
         reference, target = (torch.from_numpy(np.stack(parts)) for parts in zip(*references, strict=True))
         return GeneratedBatch(

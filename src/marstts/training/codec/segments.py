@@ -62,8 +62,8 @@ class SegmentBatch(NamedTuple):
 
     def to(self, device: torch.device) -> SegmentBatch:
         """The same batch on a device."""
-        tensors = {name: value.to(device) for name, value in self._asdict().items() if isinstance(value, Tensor)}
-        return self._replace(**tensors)
+        samples, around, inside, f0, voiced, reference = (tensor.to(device) for tensor in self[:6])
+        return SegmentBatch(samples, around, inside, f0, voiced, reference, self.recordings, self.people)
 
 
 class AudioSegment(NamedTuple):
@@ -256,9 +256,12 @@ def sampling_weights(sources: Sequence[SegmentSource], exponent: float) -> NDArr
 
 def stack(segments: Sequence[AudioSegment]) -> SegmentBatch:
     """Segments -> a batch."""
-    *arrays, recordings, people = zip(*segments, strict=True)
-    samples, *labels = (torch.from_numpy(np.stack(rows)) for rows in arrays)
-    return SegmentBatch(samples.float(), *labels, recordings, people)
+    samples, around, inside, f0, voiced, reference = (
+        torch.from_numpy(np.stack(rows)) for rows in zip(*(segment[:6] for segment in segments), strict=True)
+    )
+    recordings = tuple(segment.recording for segment in segments)
+    people = tuple(segment.person for segment in segments)
+    return SegmentBatch(samples.float(), around, inside, f0, voiced, reference, recordings, people)
 
 
 def recording_of(folder: Path, utterance: Utterance) -> Recording:
