@@ -22,6 +22,7 @@ from marstts.io.precision import WeightFormat
 from marstts.io.reading import printable_name, printable_text
 from marstts.onnx.build import EXPORT_PACKAGES
 from marstts.speaker.registry import parse_encoder
+from marstts.text.pronunciation.words import PhoneUse
 
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="A bundle with graphs, by name or folder.")]
 Output = Annotated[Path, typer.Option(help="The folder to write; an older bundle there is replaced.")]
@@ -59,6 +60,12 @@ def export(
         typer.Option(min=1.0, help="Weight of classifier-free guidance of a MARS5's diffusion (default: 3)."),
     ] = None,
     spelling: Annotated[str | None, typer.Option(help="`simple`: capitals in small letters, names of letters.")] = None,
+    phones: Annotated[
+        PhoneUse | None,
+        typer.Option(
+            help="Words that a MARS6 trained with phones reads in them: none, given by the user, or all known."
+        ),
+    ] = None,
     timesteps: Annotated[int | None, typer.Option(min=1, help="Diffusion timesteps of a MARS5 (default: 200).")] = None,
     settings: Annotated[
         Path | None, typer.Option(help="Settings of a MARS5 in TOML: tables sampling and diffusion.")
@@ -72,7 +79,7 @@ def export(
     check_utf8(name=name)
     if nar is not None:
         parts_of_mars6 = {"identity": identity, "style": style, "template": template, "tokenizer": tokenizer}
-        refuse_with_nar(**parts_of_mars6, quality_prefix_hz=quality_prefix_hz, spelling=spelling)
+        refuse_with_nar(**parts_of_mars6, quality_prefix_hz=quality_prefix_hz, spelling=spelling, phones=phones)
         chosen = settings_with(settings, given(timesteps=timesteps, nar_guidance_w=guidance))
         return export_mars5(run, nar, output, name, codec, chosen, top_p, weights)
     if unused := given(timesteps=timesteps, guidance=guidance, settings=settings):
@@ -85,7 +92,7 @@ def export(
         output,
         **parts,
         name=name,
-        settings={**kept, **given(quality_prefix_hz=quality_prefix_hz, spelling=spelling)},
+        settings={**kept, **given(quality_prefix_hz=quality_prefix_hz, spelling=spelling, phones=phones)},
         sampling=SamplingConfig(**{**sampling, **given(top_p=top_p)}),
         weights=weights,
     )
