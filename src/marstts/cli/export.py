@@ -63,7 +63,7 @@ def export(
     phones: Annotated[
         PhoneUse | None,
         typer.Option(
-            help="Words that a MARS6 trained with phones reads in them: none, given by the user, or all known."
+            help="Words that a MARS6 reads in phones: none, given by the user, or all known."
         ),
     ] = None,
     timesteps: Annotated[int | None, typer.Option(min=1, help="Diffusion timesteps of a MARS5 (default: 200).")] = None,
