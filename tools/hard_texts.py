@@ -188,7 +188,8 @@ def main() -> None:
         read_with_engines(options.root, options.takes)
         return
     found = read_short_texts(RATES) if options.what == "short" else summarize(options.scores)
-    report = {**gather_metadata(f"python tools/hard_texts.py {options.what}"), **found}
+    models = ["mini"] if options.what == "summary" else []
+    report = {**gather_metadata(f"python tools/hard_texts.py {options.what}", models), **found}
     text = json.dumps(report, indent=1, ensure_ascii=False)
     print(text)
     options.output.write_text(text + "\n", encoding="utf-8")

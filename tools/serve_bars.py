@@ -29,6 +29,7 @@ from statistics import median
 from typing import Any
 from urllib.request import urlopen
 
+from marstts.bundle import label_of
 from marstts.synthesis.loading import load
 
 TEXTS = (
@@ -270,7 +271,7 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=1000, help="short requests, after which memory is compared")
     parser.add_argument("--output", type=Path, required=True)
     options = parser.parse_args()
-    started, report = time.perf_counter(), describe(sys.argv)
+    started, report = time.perf_counter(), {**describe(sys.argv), "models": label_of(options.model)}
     report["engine_by_itself"] = measure_engine(options.model, 24, options.batches)
     listeners = ("--listeners", str(options.listeners)) if options.listeners else ()
     with serving("--model", options.model, *listeners) as server:
