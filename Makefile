@@ -17,11 +17,6 @@ WORKERS ?= --numprocesses auto --maxprocesses 8 --dist worksteal
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 export PYTHONDONTWRITEBYTECODE =  # the tests start many processes, which would compile the package again and again
 
-# figures: docs/results and the tables of the pages, for the weights that ship (tools/figures.py says what it needs).
-#   make figures PEOPLE=FOLDER WHISPER=FOLDER     recordings of test people; a Whisper base in CTranslate2's format
-figures:
-	$(VENV)/bin/python tools/figures.py measure --people "$(PEOPLE)" --whisper "$(WHISPER)" $(FIGURES)
-
 .PHONY: figures speak test check check-fast tests end-to-end perturbed lint types dist site format lock
 
 speak: $(VENV)/light
@@ -77,6 +72,11 @@ lint:
 
 types:
 	$(VENV)/bin/mypy
+
+# figures: docs/results and the tables of the pages, for the weights that ship (tools/figures.py says what it needs).
+#   make figures PEOPLE=FOLDER WHISPER=FOLDER     recordings of test people; a Whisper base in CTranslate2's format
+figures:
+	$(VENV)/bin/python tools/figures.py measure --people "$(PEOPLE)" --whisper "$(WHISPER)" $(FIGURES)
 
 dist: $(VENV)/release
 	rm -rf dist
