@@ -19,9 +19,11 @@ PARTS = {
 }
 
 
-def write_small_epub(path: Path, cover: bytes = b"", authors: tuple[str, ...] = (), page: str = "") -> Path:
-    """Write the book to `path`; `page` in place of its first page."""
-    package = PARTS["b.opf"]
+def write_small_epub(
+    path: Path, cover: bytes = b"", authors: tuple[str, ...] = (), page: str = "", about: str = ""
+) -> Path:
+    """Write the book to `path`; `page` in place of its first page, `about` added to its metadata."""
+    package = PARTS["b.opf"].replace("</metadata>", f"{about}</metadata>")
     if authors:
         creators = "".join(f"<dc:creator>{author}</dc:creator>" for author in authors)
         package = package.replace("<dc:creator>A. Writer</dc:creator>", creators)

@@ -84,6 +84,29 @@ def test_streamed_wav_files_of_unknown_length_are_read(length):
     assert audio.read(bytes(content)).seconds == 2.0
 
 
+@pytest.mark.parametrize("encoding", ["PCM_16", "PCM_24", "FLOAT"])
+@pytest.mark.parametrize("endian", ["LITTLE", "BIG"])
+@pytest.mark.parametrize("riff", [True, False])
+def test_wav_files_whose_length_was_never_written_are_read(tmp_path, encoding, endian, riff):
+    content = bytearray(encoded(NOISE, "WAV", encoding, endian=endian))
+    place = content.index(b"data") + 4
+    content[place : place + 4] = bytes(4)
+    if riff:
+        content[4:8] = bytes(4)
+    (tmp_path / "stream.wav").write_bytes(content)
+    for source in (bytes(content), tmp_path / "stream.wav"):
+        read = audio.read(source)
+        assert read.seconds == 2.0
+        np.testing.assert_allclose(read.samples, NOISE, atol=2**-15)
+
+
+def test_a_wav_file_that_is_empty_holds_no_samples():
+    wav = encoded(np.zeros(0), "WAV", "PCM_16")
+    for content in (wav, wav + b"LIST\x04\0\0\0abcd"):
+        with pytest.raises(AudioError, match="holds no samples"):
+            audio.read(content)
+
+
 def test_data_after_the_audio_is_ignored():
     wav = encoded(NOISE, "WAV", "PCM_16")
     assert audio.read(wav + b"LIST\x04\0\0\0abcd").seconds == 2.0

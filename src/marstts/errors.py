@@ -31,6 +31,10 @@ class AudioError(MarsError):
     """A recording cannot be read, or is unfit for its purpose."""
 
 
+class IncompleteAudioError(AudioError):
+    """A recording ends before its headers say, or is corrupt from some place on; what comes before can be read."""
+
+
 class TextError(MarsError):
     """There is nothing in the text that can be spoken."""
 

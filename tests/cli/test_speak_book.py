@@ -15,6 +15,7 @@ from typer.testing import CliRunner, Result
 
 from marstts import audio
 from marstts.cli import kept_sentences
+from marstts.cli.book import name_of
 from marstts.cli.main import app
 from marstts.synthesis.synthesizer import Synthesizer
 from marstts.synthesis.words.word_times import Word
@@ -69,7 +70,54 @@ def test_a_book_that_names_no_author_has_no_tag_of_one(book: Path, reference_fil
     assert result.exit_code == 0, result.stderr
     with soundfile.SoundFile(Path("walk") / FILES[1]) as file:
         tags = file.copy_metadata()
-    assert (tags["title"], tags["artist"], tags["album"]) == ("Chapter II. The Hill", "", "The Walk")
+    assert (tags["title"], tags["album"]) == ("Chapter II. The Hill", "The Walk") and "artist" not in tags
+
+
+TITLES = [
+    "\u201c\u00c9t\u00e9\u201d",
+    "Don\u2019t \u2013 go",
+    "\u65e5\u672c",
+    "Plain",
+    "\u0425\u043b\u0435\u0431 \U0001f35e",
+]
+
+
+@pytest.mark.parametrize("title", TITLES)
+def test_tags_and_file_names_keep_every_letter(title: str, tmp_path: Path, reference_file: Path) -> None:
+    av = pytest.importorskip("av")
+    page = f"<html><body><h1>{title}</h1><p>It lay still in the fog.</p></body></html>"
+    write_small_epub(tmp_path / "sea.epub", authors=("Zo\u00eb \u2014 Writer",), page=page)
+    result = speak("--file", "sea.epub", "--output", "sea/", "--reference", reference_file, "--chapters", 1)
+    assert result.exit_code == 0, result.stderr
+    [path] = Path("sea").glob("*.mp3")
+    with av.open(str(path)) as container:  # FFmpeg reads the encoding that a tag declares
+        tags = container.metadata
+    assert (tags["title"], tags["artist"]) == (title, "Zo\u00eb \u2014 Writer")
+    with soundfile.SoundFile(path) as file:
+        assert (file.title, file.album, file.tracknumber) == (title, "The Sea", "1")
+        assert file.frames / file.samplerate > 1
+    letters = "".join(filter(str.isalnum, title)).lower()
+    assert path.stem.removeprefix("01-").replace("-", "") == letters
+
+
+def test_long_titles_of_any_script_are_names_that_file_systems_take() -> None:
+    assert name_of("A\u0301 la carte") == "-\u00e1-la-carte"
+    assert name_of("\u0915\u094d\u0937\u092e\u093e") == "-\u0915\u094d\u0937\u092e\u093e"
+    assert len(name_of("\U00010400" * 200).encode()) < 200 and name_of("\u65e5" * 200) == "-" + "\u65e5" * 50
+    assert name_of("?!") == ""
+
+
+def test_an_m4b_has_description_and_date(tmp_path: Path, reference_file: Path) -> None:
+    av = pytest.importorskip("av")
+    about = "<dc:description>&lt;p&gt;A caf\u00e9 by the &lt;i&gt;sea&lt;/i&gt;.&lt;/p&gt;</dc:description>"
+    path = write_small_epub(tmp_path / "sea.epub", about=about + "<dc:date>1912-04-15T00:00:00+00:00</dc:date>")
+    result = speak("--file", path, "--output", "sea.m4b", "--reference", reference_file)
+    assert result.exit_code == 0, result.stderr
+    with av.open("sea.m4b") as container:
+        assert container.metadata["description"] == "A caf\u00e9 by the sea."
+        assert container.metadata["date"] == "1912-04-15"
+    with soundfile.SoundFile(Path("sea.chapters") / "01-the-harbor.flac") as file:
+        assert file.date == "1912-04-15"
 
 
 def test_chapters_that_are_there_are_kept(book: Path, reference_file: Path) -> None:

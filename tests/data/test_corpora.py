@@ -245,6 +245,43 @@ TABLES = {
     ),
 }
 
+SPOKEN = ["It rained.", "Shall we go out for a walk?", "No, never!"]
+TABLES |= {
+    form: ("\n".join(line.format(*"abc"[n], text=SPOKEN[n], who=["bob", "anna", "bob"][n]) for n in range(3)),
+           list(zip(SPOKEN, ["bob", "anna", "bob"] if "{who}" in line else ["mine"] * 3, strict=True)))
+    for form, line in {
+        "Piper's": "{}.wav|{who}|{text}",
+        "VITS's": "wavs/{}.wav|{who}|{text}",
+        "GPT-SoVITS's": "{}.wav|{who}|en|{text}",
+        "GPT-SoVITS's, one speaker": "wavs/{}.wav|mine|EN|{text}",
+        "GPT-SoVITS's, with blanks": "{} | {who} | en | {text}",
+        "EveryVoice's": "{}|{text}|{text}|{who}|eng",
+        "EveryVoice's, one speaker": "{}|{text}|{text}|mine|en-us",
+        "Coqui's": "{}|{text}|{text}|{who}",
+        "a language and no speaker": "{}|{text}|en",
+        "phones of the IPA": "{}|{text}|h\u02c8\u026a\u0279 \u0251\u02d0\u0279|{who}",
+        "ARPAbet": "{}|{who}|{text}|HH IH1 R AA0 R",
+        "lengths in seconds": "{}|{text}|{who}|2.53",
+        "empty columns": "{}||{who}|{text}|",
+    }.items()
+}  # fmt: skip
+TABLES |= {
+    "Piper's, numbers of speakers": ("a|0|It rained.\nb|12|It snowed.\nc|0|No.", [
+        ("It rained.", "0"), ("It snowed.", "12"), ("No.", "0"),
+    ]),
+    "Piper's, always one text": ("a|bob|It rained.\nb|bob|It rained.\nc|bob|It rained.", [("It rained.", "bob")] * 3),
+    "Piper's, without marks": ("a|bob|it rained all day\nb|anna|shall we go\nc|bob|so it was", [
+        ("it rained all day", "bob"), ("shall we go", "anna"), ("so it was", "bob"),
+    ]),
+    "Piper's, a bar in a text": ("a|bob|Press A | B.\nb|anna|It rained.\nc|bob|No.", [
+        ("Press A | B.", "bob"), ("It rained.", "anna"), ("No.", "bob"),
+    ]),
+    "EveryVoice's header": ("basename|raw_text|characters|speaker|language\n"
+        "a|$5.|five dollars|bob|eng\nb|Yes|Yes|anna|eng\nc|No|No|bob|eng",
+        [("$5.", "bob"), ("Yes", "anna"), ("No", "bob")],
+    ),
+}  # fmt: skip
+
 
 @pytest.mark.parametrize("kind", TABLES)
 def test_tables_of_common_kinds_are_understood(kind: str, tmp_path: Path) -> None:
@@ -254,6 +291,61 @@ def test_tables_of_common_kinds_are_understood(kind: str, tmp_path: Path) -> Non
     (tmp_path / "mine" / "metadata.csv").write_text(table, encoding="utf-8")
     rows = sorted(folder(tmp_path / "mine", "own"), key=lambda row: row.id)
     assert [(row.text, row.speaker) for row in rows] == expected
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        "a|yes|bob\nb|no|anna\nc|so|eve",  # which are the words?
+        "a|bob|happy|It rained.\nb|anna|sad|It snowed.\nc|eve|happy|No.",
+        "a|It rained.|She sang all day.\nb|It snowed.|He left.\nc|No.|Who is there?",
+        "a|bob\nb|bob\nc|bob\nd|bob",
+        "a|HH IH1 R|bob\nb|AA1 R|bob\nc|DH AH0|bob",
+    ],
+)
+def test_tables_whose_text_is_uncertain_are_refused_with_the_remedy(table: str, tmp_path: Path) -> None:
+    for name in "abcd":
+        miniature_corpora.record(tmp_path / "mine" / "wavs" / f"{name}.wav", 24_000)
+    (tmp_path / "mine" / "metadata.csv").write_text(table, encoding="utf-8")
+    with pytest.raises(DataError, match=r"metadata\.csv: .*file\|"):
+        list(folder(tmp_path / "mine", "own"))
+
+
+@pytest.mark.parametrize(
+    ("table", "lines"),
+    [
+        ("a|bob|It rained.\nb|anna|It snowed.\nc|bob", "c|bob"),
+        ("a|bob|It rained.\nb|anna|It snowed.\nc|No.|bob", "c|No.|bob"),
+        ("a|bob|It rained.\nb|bob|en|It snowed.\nc|bob|No.", "b|bob|en|It snowed."),
+        ("a|It rained.\nb|It snowed.\nc|bob|It hailed.\nd|No.", "c|bob|It hailed."),
+    ],
+)
+def test_a_line_with_other_columns_is_rejected_and_no_name_becomes_its_text(
+    table: str, lines: str, tmp_path: Path
+) -> None:
+    for name in "abcd":
+        miniature_corpora.record(tmp_path / "mine" / f"{name}.wav", 24_000)
+    (tmp_path / "mine" / "metadata.csv").write_text(table, encoding="utf-8")
+    rows = list(folder(tmp_path / "mine", "own"))
+    assert [row.text for row in rows if isinstance(row, RejectedItem)] == [lines]
+    assert all(row.text.endswith(".") for row in rows if isinstance(row, RawUtterance))
+
+
+def test_absolute_paths_into_the_folder_and_other_capitals_are_found(tmp_path: Path) -> None:
+    root = tmp_path / "mine"
+    for name in ("wavs/a.wav", "wavs/b.flac", "c.wav"):
+        miniature_corpora.record(root / name, 24_000)
+    (tmp_path / "link").symlink_to(root)
+    lines = [root / "wavs" / "a.wav", tmp_path / "link" / "wavs" / "b.flac", "C.WAV", "Wavs/A.Wav"]
+    (root / "metadata.csv").write_text("".join(f"{line}|Good morning.\n" for line in lines))
+    found = [row.audio.resolve() for row in folder(tmp_path / "link", "own")]
+    assert found == [root / "wavs" / "a.wav", root / "wavs" / "b.flac", root / "c.wav", root / "wavs" / "a.wav"]
+
+
+def test_a_text_file_is_found_whatever_its_capitals(tmp_path: Path) -> None:
+    miniature_corpora.record(tmp_path / "mine" / "A.WAV", 24_000)
+    (tmp_path / "mine" / "a.TXT").write_text("Good morning.")
+    assert [row.text for row in folder(tmp_path / "mine", "own")] == ["Good morning."]
 
 
 @pytest.mark.parametrize(

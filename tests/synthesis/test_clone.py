@@ -137,6 +137,56 @@ def test_a_clipped_reference_speaks_with_a_warning(reference: Waveform):
         assert make_voice(clipped).embeddings["identity"].shape == (5,)
 
 
+def encoded(waveform: Waveform, container: str, encoding: str) -> bytes:
+    buffer = io.BytesIO()
+    soundfile.write(buffer, waveform.samples, waveform.sample_rate, format=container, subtype=encoding)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("container", "encoding"),
+    [("WAV", "PCM_16"), ("WAV", "FLOAT"), ("AIFF", "PCM_16"), ("FLAC", "PCM_16"), ("MP3", "MPEG_LAYER_III"),
+     ("OGG", "VORBIS")],
+)  # fmt: skip
+def test_of_a_recording_that_is_cut_short_what_is_there_is_used_with_a_warning(
+    reference: Waveform, container: str, encoding: str, tmp_path: Path
+):
+    content = encoded(repeated(reference, 2), container, encoding)
+    path = tmp_path / "cut"
+    path.write_bytes(content[: int(0.9 * len(content)) | 1])
+    for source in (path, io.BytesIO(path.read_bytes())):
+        with pytest.warns(ReferenceWarning, match=r"cut short.*taken from the beginning"):
+            assert make_voice(source).embeddings["identity"].shape == (5,)
+
+
+def test_a_cut_recording_with_too_little_left_is_refused_as_cut_short(reference: Waveform):
+    content = encoded(reference, "WAV", "PCM_16")
+    with pytest.raises(AudioError, match=r"cut short.*too little is there"):
+        make_voice(io.BytesIO(content[:2000]))
+
+
+@pytest.mark.filterwarnings("ignore:.*clipped")
+def test_music_under_the_voice_is_warned_about(reference: Waveform):
+    speech = repeated(reference, 2)
+    time = np.arange(len(speech.samples)) / speech.sample_rate
+    chord = sum(np.sin(2 * np.pi * pitch * time) for pitch in (220, 277, 330)) / np.sqrt(1.5)
+    level = np.sqrt((speech.samples**2).mean())
+    for decibels in (6, 12):
+        mixed = speech.samples + 10 ** (-decibels / 20) * level * chord
+        with pytest.warns(ReferenceWarning, match="sounds under the voice"):
+            make_voice(Waveform(0.5 * mixed.astype(np.float32), speech.sample_rate))
+
+
+def test_telephone_quality_is_warned_about(reference: Waveform):
+    with pytest.warns(ReferenceWarning, match="8 kHz, as telephones"):
+        make_voice(resample(reference, 8_000))
+
+
+def test_a_recording_that_is_too_quiet_is_not_called_silent(reference: Waveform):
+    with pytest.raises(AudioError, match=r"too quiet: it reaches 0\.\d+% of full scale"):
+        make_voice(Waveform(reference.samples / np.abs(reference.samples).max() * np.float32(1e-4), 24_000))
+
+
 @pytest.mark.parametrize("transcript", ["Test.", "He said", "voice 01", "A b c d e f g."])
 def test_with_a_transcript_that_lacks_words_the_clone_is_shallow(reference: Waveform, transcript: str):
     longer = repeated(reference, 2)

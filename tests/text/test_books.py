@@ -98,6 +98,16 @@ def document(
         ("<p>10<sup>3</sup> m, x<sup>2</sup>, 4 km<sup>2</sup></p>", "10^3 m, x^2, 4 km^2"),
         ('<p>10<span style="vertical-align: super">6</span><a epub:type="z3998:noteref" href="#z">7</a></p>', "10^6"),
         ("<p>CO<sub>2</sub> on the 21<sup>st</sup></p>", "CO2 on the 21st"),
+        ("<p>M<sup>c</sup>Lean, S<sup>t</sup> Anne, y<sup>e</sup>, Rob<sup>t</sup></p>", "McLean, St Anne, ye, Robt"),
+        ("<p>x<sub>n</sub>, V<sub>max</sub>, a<sub><i>k</i></sub> e<sup>t</sup></p>", "x n, V max, a k e^t"),
+        ("<p>The sea<sup>a</sup> rose<sup>\u2020</sup> so.<sup>b</sup></p>", "The sea rose so."),
+        ("<table><caption>Prices</caption><tr><th>Item</th><th>Price</th></tr><tr><td>Tea</td><td>$2</td></tr></table>",
+         "Prices\n\nItem, Price.\n\nTea, $2."),
+        ("<table><tr><td><p>Who?</p></td><td>I.</td><td/></tr><tr><td>All in one cell</td></tr></table>",
+         "Who? I.\n\nAll in one cell"),
+        ("<table><tr><td><p>One.</p><p>Two.</p></td><td>Three.</td></tr></table>", "One.\n\nTwo.\n\nThree."),
+        ("<table><tr><td>a<td>b<tr><td>c<td><table><tr><td>d<td>e</table></table><p>f</p>",
+         "a, b.\n\nc, d, e.\n\nf"),
         ("<p>It sank.<sup>1</sup> In 1912<sup>2</sup>.</p>", "It sank. In 1912."),
         ('<p>It sank.<a href="#n2"><sup>2</sup></a> Then<sup><a href="c.xhtml#x">3</a></sup> rain.</p>',
          "It sank. Then rain."),
@@ -302,6 +312,126 @@ def test_without_a_spine_the_documents_are_read_in_the_order_of_the_parts(tmp_pa
     parts = {"OEBPS__content.opf": PACKAGE[:start] + spine + PACKAGE[end:]}
     book = read_book(write_epub(tmp_path / "b.epub", **parts))
     assert [chapter.title for chapter in book] == ["The Harbor", "The Boat", "The Storm"]
+
+
+MATH = "<math xmlns='http://www.w3.org/1998/Math/MathML'>"
+
+
+@pytest.mark.parametrize(
+    ("formula", "words"),
+    [
+        ("<mfrac><mi>a</mi><mrow><mi>b</mi><mo>+</mo><mn>1</mn></mrow></mfrac>", "a over b plus 1"),
+        ("<mfrac><mn>1</mn><mn>2</mn></mfrac>", "1/2"),
+        ("<mfrac linethickness='0pt'><mi>n</mi><mi>k</mi></mfrac>", "n choose k"),
+        ("<msqrt><msup><mi>b</mi><mn>2</mn></msup><mo>\u2212</mo><mn>4</mn></msqrt>",
+         "the square root of b squared minus 4"),
+        ("<mroot><mi>x</mi><mn>3</mn></mroot><mo>\u2264</mo><msup><mi>e</mi><mrow><mo>-</mo><mi>t</mi></mrow></msup>",
+         "the cube root of x is at most e to the power of minus t"),
+        ("<munderover><mo>\u2211</mo><mrow><mi>i</mi><mo>=</mo><mn>1</mn></mrow><mi>n</mi></munderover><mi>i</mi>",
+         "the sum from i equals 1 to n of i"),
+        ("<munder><mi>lim</mi><mrow><mi>x</mi><mo>\u2192</mo><mn>0</mn></mrow></munder><mi>f</mi><mo>&#x2061;</mo>"
+         "<mo>(</mo><mi>x</mi><mo>)</mo>", "the limit as x goes to 0 of f(x)"),
+        ("<msub><mi>log</mi><mn>2</mn></msub><mo>|</mo><msub><mi>x</mi><mi>n</mi></msub><mo>|</mo>",
+         "log base 2 the absolute value of x n"),
+        ("<semantics><mi>x</mi><annotation encoding='application/x-tex'>\\x</annotation></semantics>", "x"),
+        ("<mover><mi>v</mi><mo>\u2192</mo></mover><mo>=</mo><mfenced><mi>a</mi><mi>b</mi></mfenced>",
+         "v vector equals (a, b)"),
+        ("<mtable><mtr><mtd><mn>1</mn></mtd><mtd><mn>0</mn></mtd></mtr></mtable>", "1, 0"),
+        ("<mrow>" * 60 + "<mi>x</mi>", "a long one"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("prefix", ["", "m:"])
+def test_formulas_are_read(prefix: str, formula: str, words: str, tmp_path: Path) -> None:
+    math = f"<math alttext='a long one'>{formula}</math>".replace("</", f"</{prefix}").replace("<m", f"<{prefix}m")
+    assert document(tmp_path, f"<p>Then {math.replace('<semantics', f'<{prefix}semantics')}, he said.</p>") == (
+        f"Then {words}, he said."
+    )
+
+
+def test_a_formula_that_was_not_closed_takes_no_paragraph_with_it(tmp_path: Path) -> None:
+    assert document(tmp_path, f"<p>So {MATH}<mi>x</mi><p>Next.</p></p><p>Last.</p>") == "So x\n\nNext.\n\nLast."
+
+
+def test_a_formula_without_content_is_read_by_its_text_or_warned_about(tmp_path: Path) -> None:
+    body = "<p>See <math alttext='\\frac{1}{2}' altimg='x.png'/> and <math alttext='a or b'></math> <math></math>.</p>"
+    assert document(tmp_path, body).startswith("See $\\frac{1}{2}$ and a or b")
+    assert any("1 formula " in warning for warning in read_book(tmp_path / "b.epub").warnings)
+
+
+def test_documents_outside_of_the_reading_order_are_read_where_the_contents_name_them(tmp_path: Path) -> None:
+    named = PACKAGE.replace('idref="b"', 'idref="b" linear="no"')
+    book = read_book(write_epub(tmp_path / "b.epub", **{"OEBPS__content.opf": named}))
+    assert [chapter.title for chapter in book] == ["The Harbor", "The Boat", "The Storm"]
+    assert not any("reading order" in warning for warning in book.warnings)
+
+
+@pytest.mark.parametrize(("body", "is_warned"), [("<p>An appendix.</p>", True), ("<img src='x.jpg'/>", False)])
+def test_words_outside_of_reading_order_and_contents_are_warned_about(
+    body: str, is_warned: bool, tmp_path: Path
+) -> None:
+    parts = {
+        "OEBPS__content.opf": PACKAGE.replace('idref="c"', 'idref="c" linear="no"'),
+        "OEBPS__text__c.xhtml": f"<html><body>{body}</body></html>",
+    }
+    book = read_book(write_epub(tmp_path / "b.epub", **parts))
+    assert book.chapters[-1].text == "It blew & blew."
+    assert any("left out 1 part that the book keeps outside" in each for each in book.warnings) is is_warned
+
+
+def entry(title: str, place: str, *inner: str) -> str:
+    """An entry of an NCX."""
+    label = f"<navLabel><text>{title}</text></navLabel><content src='text/{place}'/>"
+    return f"<navPoint>{label}{''.join(inner)}</navPoint>"
+
+
+def link(place: str, title: str, *inner: str) -> str:
+    """An entry of a navigation document; no link without a place."""
+    own = f'<a href="text/{place}">{title}</a>' if place else f"<span>{title}</span>"
+    return f"<li>{own}{'<ol>' + ''.join(inner) + '</ol>' if inner else ''}</li>"
+
+
+CHAPTERS = {
+    f"OEBPS__text__{name}.xhtml": f"<html><body><h1>Chapter {number}</h1><p>It rained.</p></body></html>"
+    for name, number in zip(("a", "b b", "c"), ("I", "II", "III"), strict=True)
+}
+B = "b%20b.xhtml"
+
+
+@pytest.mark.parametrize(
+    "contents",
+    [
+        entry("Part One", "a.xhtml", entry("Chapter I", "a.xhtml"), entry("Chapter II", B))
+        + entry("Part Two", "c.xhtml", entry("Chapter III", "c.xhtml")),
+        entry("Part One", "a.xhtml") + entry("Chapter I", "a.xhtml") + entry("Chapter II", B)
+        + entry("Part Two", "c.xhtml") + entry("Chapter III", "c.xhtml"),
+        link("a.xhtml", "Part One", link("a.xhtml", "Chapter I"), link(B, "Chapter II"))
+        + link("c.xhtml", "Part Two", link("c.xhtml", "Chapter III")),
+        link("", "Part One", link("a.xhtml", "Chapter I"), link(B, "Chapter II"))
+        + link("", "Part Two", link("c.xhtml", "Chapter III")),
+        link("a.xhtml", "Part One: Chapter I") + link(B, "Chapter II") + link("c.xhtml", "Part Two: Chapter III"),
+    ],
+)  # fmt: skip
+def test_the_title_of_a_part_stands_before_that_of_its_first_chapter(contents: str, tmp_path: Path) -> None:
+    parts = {"OEBPS__nav.xhtml": f'<nav epub:type="toc"><h1>Contents</h1><ol>{contents}</ol></nav>', **CHAPTERS}
+    if "navPoint" in contents:
+        package = PACKAGE.replace(' properties="nav"', "").replace('<itemref idref="nav"/>', "")
+        ncx = f"<ncx xmlns='http://www.daisy.org/z3986/2005/ncx/'><navMap>{contents}</navMap></ncx>"
+        parts |= {"OEBPS__content.opf": package, "OEBPS__toc.ncx": ncx}
+    book = read_book(write_epub(tmp_path / "b.epub", **parts))
+    titles = ["Part One: Chapter I", "Chapter II", "Part Two: Chapter III"]
+    assert [(chapter.title, chapter.text) for chapter in book] == [(title, "It rained.") for title in titles]
+
+
+def test_description_and_date_are_given_as_plain_text(tmp_path: Path) -> None:
+    about = (
+        "<dc:description>&lt;p&gt;A &lt;b&gt;fine&lt;/b&gt; book.&lt;/p&gt;</dc:description>"
+        "<dc:date>0101-01-01</dc:date><dc:date event='modification'>2020-01-02</dc:date><dc:date>1912-04</dc:date>"
+    )
+    path = write_epub(
+        tmp_path / "b.epub", **{"OEBPS__content.opf": PACKAGE.replace("</metadata>", f"{about}</metadata>")}
+    )
+    book = read_book(path)
+    assert (book.description, book.date) == ("A fine book.", "1912-04")
 
 
 def test_parts_that_the_file_does_not_hold_are_warned_about(tmp_path: Path) -> None:

@@ -51,6 +51,7 @@ READINGS = [
     ("I <3 you, 2 < 3.", ["I you, two less than three."]),
     # raised and lowered
     ("10<sup>3</sup> m and x<sup>2</sup>", ["ten cubed meters and x squared"]),
+    ("M<sup>c</sup>Lean of S<sup>t</sup> Anne knows x<sub>n</sub>", ["McLean of Saint Anne knows x n"]),
     ("the 21<sup>st</sup> of CO<sub>2</sub>", ["the twenty-first of C O two"]),
     ("It sank.<sup>1</sup> In 1912<sup>2</sup> too.", ["It sank.", "In nineteen twelve too."]),
     ("The bow<sup><a href='#n'>3</a></sup> broke.<sup>*</sup>", ["The bow broke."]),

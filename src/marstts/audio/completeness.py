@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import BinaryIO, Literal
 
 _UNKNOWN_FROM = 0x7FFF_0000
 """Lengths from here on are placeholders of streaming writers for an unknown length."""
 
 _STATED = re.compile(r"^ *(?:data|SSND|Data Size|riff|Riff size) *: (\d+) \(should be (\d+)\)", re.MULTILINE)
 """Lines of libsndfile's log."""
+
+MAX_CHUNKS = 100
+"""Chunks of a WAV file that are searched for its audio."""
 
 _OGG_TAIL = 2**17
 """Bytes at the end of an Ogg file in which its last page begins: a page has at most 65,307."""
@@ -26,6 +29,46 @@ _END_OF_STREAM = 0x04
 def is_cut_short(log: str) -> bool:
     """Return True where libsndfile found less audio than the header states."""
     return any(int(present) < int(stated) < _UNKNOWN_FROM for stated, present in _STATED.findall(log))
+
+
+def missing_wav_length(file: BinaryIO) -> int | None:
+    """Where the length of a WAV file's audio is written, if it is 0 and audio follows; None for any other file.
+
+    Writers that stream, or that were ended, leave it so. The position of the file is lost.
+    """
+    size = file.seek(0, 2)
+    file.seek(0)
+    head = file.read(12)
+    if head[:4] not in (b"RIFF", b"RIFX") or head[8:] != b"WAVE":
+        return None
+    order: Literal["little", "big"] = "little" if head[:4] == b"RIFF" else "big"
+    place = 12
+    for _ in range(MAX_CHUNKS):
+        file.seek(place)
+        chunk = file.read(8)
+        if len(chunk) < 8:
+            return None
+        length = int.from_bytes(chunk[4:], order)
+        if chunk[:4] == b"data":
+            return place + 4 if length == 0 and not _are_chunks(file, place + 8, size, order) else None
+        place += 8 + length + length % 2
+    return None
+
+
+def _are_chunks(file: BinaryIO, place: int, size: int, order: Literal["little", "big"]) -> bool:
+    """Whether nothing but whole chunks lies between a place and the end of a WAV file."""
+    for _ in range(MAX_CHUNKS):
+        if place >= size:
+            return True
+        file.seek(place)
+        chunk = file.read(8)
+        if len(chunk) < 8 or not chunk[:4].strip().isalnum():
+            return False
+        length = int.from_bytes(chunk[4:], order)
+        place += 8 + length + length % 2
+        if place > size + 1:
+            return False
+    return False
 
 
 def ogg_is_cut_short(file: BinaryIO, size: int) -> bool:

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, BinaryIO, Protocol, TypeAlias
+from typing import Any, BinaryIO, Protocol, TypeAlias, cast
 
 import numpy as np
 import soundfile
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from marstts.audio import completeness
 from marstts.audio.completeness import is_cut_short, ogg_is_cut_short
-from marstts.errors import AudioError, MissingExtraError, require
+from marstts.errors import AudioError, IncompleteAudioError, MissingExtraError, require
 from marstts.io.reading import describe_os_error, open_regular, printable_name
 
 MAX_BYTES = 2**30
@@ -55,6 +55,8 @@ CONTAINERS = (
 
 EXTRA = "formats"
 
+UNKNOWN_WAV_LENGTH = b"\xff" * 4
+
 _UNKNOWN_LENGTH = 2**62
 """Formats that are written as a stream may lack their length; libsndfile then reports a huge one."""
 
@@ -78,6 +80,23 @@ class ForgivingStream:
         with suppress(OSError, ValueError, OverflowError):
             self._file.seek(offset, whence)
         return self._file.tell()
+
+
+class PatchedStream:
+    """A stream in which some bytes are replaced."""
+
+    def __init__(self, file: BinaryIO, place: int, content: bytes) -> None:
+        self._file, self._place, self._content = file, place, content
+        self.seek, self.tell = file.seek, file.tell
+
+    def read(self, size: int = -1) -> bytes:
+        """The next bytes, at most this many."""
+        start = self._file.tell()
+        found = bytearray(self._file.read(size))
+        first, last = max(start, self._place), min(start + len(found), self._place + len(self._content))
+        if first < last:
+            found[first - start : last - start] = self._content[first - self._place : last - self._place]
+        return bytes(found)
 
 
 class CorruptStream(Exception):
@@ -116,11 +135,11 @@ class SoundfileDecoder:
         except (soundfile.SoundFileError, OSError) as error:
             raise undecodable(name) from error
         except CorruptStream as error:
-            raise AudioError(f"{name}: corrupt or cut short; {error}") from error
+            raise IncompleteAudioError(f"{name}: corrupt or cut short; {error}") from error
         if self._file.format not in FORMATS:
             raise undecodable(name)
         if whole and is_cut_short(log):
-            raise AudioError(f"{name}: corrupt or cut short; its header states more audio than is there")
+            raise IncompleteAudioError(f"{name}: corrupt or cut short; its header states more audio than is there")
         self.sample_rate, self.channels = self._file.samplerate, self._file.channels
         self.frames = None if self._file.frames >= _UNKNOWN_LENGTH else self._file.frames
 
@@ -155,7 +174,7 @@ def open_soundfile(file: BinaryIO, whole: bool) -> soundfile.SoundFile:
     if whole and found.is_cut_short:
         raise CorruptStream("its last frame is not whole")
     if not completeness.has_frame_count(file) and found.frames:
-        if found.is_broken:
+        if whole and found.is_broken:
             raise CorruptStream("something else than audio lies within it")
         return open_mp3_copy(completeness.missing_header(file, found), file, found.first)
     try:
@@ -169,7 +188,10 @@ def open_in_place(file: BinaryIO) -> soundfile.SoundFile:
 
     An interrupt within a function of Python that libsndfile calls is lost, and the recording then seems cut short.
     """
+    place = completeness.missing_wav_length(file)
     file.seek(0)
+    if place is not None:
+        return soundfile.SoundFile(ForgivingStream(cast(BinaryIO, PatchedStream(file, place, UNKNOWN_WAV_LENGTH))))
     descriptor = opened_again(file)
     return soundfile.SoundFile(ForgivingStream(file) if descriptor is None else descriptor)
 

@@ -24,17 +24,29 @@ BLOCK_SAMPLES = 65_536
 MILLISECONDS = Fraction(1, 1000)
 
 
-def write_m4b(path: Path, chapters: Sequence[tuple[str, Path]], *, title: str, author: str, cover: bytes = b"") -> None:
+def write_m4b(
+    path: Path,
+    chapters: Sequence[tuple[str, Path]],
+    *,
+    title: str,
+    author: str,
+    cover: bytes = b"",
+    description: str = "",
+    date: str = "",
+) -> None:
     """Write the sound files of `chapters` (title, file) one after another, with a chapter mark each.
 
-    All files have the sample rate of the first; `is_picture` is true for the cover, if there is one. Raises
-    MissingExtraError without PyAV, AudioError where a file cannot be read or written.
+    `date` is a year or an ISO date; empty strings make no tags. All files have the sample rate of the first;
+    `is_picture` is true for the cover, if there is one. Raises MissingExtraError without PyAV, AudioError where a file
+    cannot be read or written.
     """
     av = require("av", "formats")
     try:
         rate = soundfile.info(chapters[0][1]).samplerate
         with atomic_path(path, AudioError) as temporary, _open(av, temporary) as container:
-            container.metadata.update({"title": title, "album": title, "artist": author, "genre": "Audiobook"})
+            tags = {"title": title, "album": title, "artist": author, "genre": "Audiobook", "date": date}
+            tags |= {"description": description, "synopsis": description, "comment": description}
+            container.metadata.update({name: value for name, value in tags.items() if value})
             stream = container.add_stream("aac", rate=rate, layout="mono", bit_rate=BIT_RATE)
             container.set_chapters(_chapter_marks(chapters, rate))
             if cover:

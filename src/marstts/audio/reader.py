@@ -8,6 +8,7 @@ what is returned and one block. A broken file, or a small one that unpacks to ho
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator
+from contextlib import suppress
 
 import numpy as np
 import soxr
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from marstts.audio.decoders import Decoder, DecodingFailed, Source, open_decoder
 from marstts.audio.waveform import Waveform
-from marstts.errors import AudioError
+from marstts.errors import AudioError, IncompleteAudioError
 
 MAX_SECONDS = 15 * 60.0
 """Longest recording that is decoded."""
@@ -31,6 +32,9 @@ CANCELED = 1e-4
 
 BLOCK_VALUES = 2**18
 """Values (frames times channels) decoded at a time: a few seconds of mono."""
+
+SMALL_BLOCK_VALUES = 2**12
+"""The same for recordings that are cut short: a block with a fault in it is lost."""
 
 
 def read(source: Source, *, sample_rate: int | None = None, max_seconds: float = MAX_SECONDS) -> Waveform:
@@ -50,17 +54,19 @@ def read(source: Source, *, sample_rate: int | None = None, max_seconds: float =
 
 
 def read_blocks(
-    source: Source, *, sample_rate: int | None = None, max_seconds: float = MAX_SECONDS
+    source: Source, *, sample_rate: int | None = None, max_seconds: float = MAX_SECONDS, whole: bool = True
 ) -> Generator[Waveform, None, None]:
     """Read a recording in blocks of a few seconds; the caller may stop at any block.
 
     Arguments and errors are those of `read`. A recording beyond `max_seconds` is refused when the bound is reached, one
-    that is shorter than its header at once.
+    that is shorter than its header at once (IncompleteAudioError), unless `whole` is False: it then ends with what is
+    intact.
     """
-    with open_decoder(source, whole=True) as (name, decoder):
+    with open_decoder(source, whole=whole) as (name, decoder):
         rate = sample_rate or decoder.sample_rate
         nothing = True
-        for block in resampled(mono_blocks(name, decoder, max_seconds), decoder.sample_rate, rate):
+        blocks = mono_blocks(name, decoder, max_seconds, block_values=BLOCK_VALUES if whole else SMALL_BLOCK_VALUES)
+        for block in resampled(blocks if whole else up_to_a_fault(blocks), decoder.sample_rate, rate):
             nothing = False
             yield Waveform(block, rate)
     if nothing:
@@ -106,13 +112,13 @@ def check_promise(name: str, decoder: Decoder, max_seconds: float) -> None:
 
 
 def mono_blocks(
-    name: str, decoder: Decoder, max_seconds: float, num_frames: int | None = None
+    name: str, decoder: Decoder, max_seconds: float, num_frames: int | None = None, *, block_values: int | None = None
 ) -> Iterator[NDArray[np.float32]]:
     """Checked samples (N,) in blocks: all; or the next `num_frames`, of which rounding may drop some.
 
     They are the mean of the channels; AudioError at the end where that leaves nothing of them.
     """
-    block_frames = max(1, BLOCK_VALUES // decoder.channels)
+    block_frames = max(1, (block_values or BLOCK_VALUES) // decoder.channels)
     done = 0
     power = power_of_mean = 0.0
     try:
@@ -130,9 +136,17 @@ def mono_blocks(
     expected = decoder.frames if num_frames is None else num_frames - int(SPAN_TOLERANCE_SECONDS * decoder.sample_rate)
     if expected is not None and done < expected:
         seconds, came = expected / decoder.sample_rate, done / decoder.sample_rate
-        raise AudioError(f"{name}: corrupt or cut short; expected {seconds:.1f} s, but only {came:.1f} s are intact")
+        raise IncompleteAudioError(
+            f"{name}: corrupt or cut short; expected {seconds:.1f} s, but only {came:.1f} s are intact"
+        )
     if power_of_mean < CANCELED * power:
         raise AudioError(f"{name}: its channels have opposite signs and cancel each other; export one of them alone")
+
+
+def up_to_a_fault(blocks: Iterable[NDArray[np.float32]]) -> Iterator[NDArray[np.float32]]:
+    """The blocks before the place from which on a recording is corrupt or missing."""
+    with suppress(IncompleteAudioError):
+        yield from blocks
 
 
 def resampled(blocks: Iterable[NDArray[np.float32]], before: int, after: int) -> Iterator[NDArray[np.float32]]:
@@ -178,6 +192,6 @@ def too_long(name: str, max_seconds: float) -> str:
     return f"{name}: longer than {bound}; cut out the part that matters"
 
 
-def corrupt(name: str, seconds: float) -> AudioError:
+def corrupt(name: str, seconds: float) -> IncompleteAudioError:
     """The error where decoding fails after this many seconds."""
-    return AudioError(f"{name}: corrupt or cut short; {seconds:.1f} s are intact")
+    return IncompleteAudioError(f"{name}: corrupt or cut short; {seconds:.1f} s are intact")

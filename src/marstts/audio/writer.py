@@ -16,6 +16,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, BinaryIO, cast
+from unicodedata import category
 
 import numpy as np
 import soundfile
@@ -57,12 +58,36 @@ class Tags:
     album: str
     track: int
 
+    date: str = ""
+    """A year or an ISO date; empty where it is not known."""
+
     def write_to(self, file: soundfile.SoundFile) -> None:
         """Set the tags of an open file, before its first sample."""
         file.title, file.album = self.title, self.album
         if self.artist:  # libsndfile refuses a tag without characters
             file.artist = self.artist
+        if self.date:
+            file.date = self.date
         file.tracknumber, file.genre = str(self.track), "Audiobook"
+
+    def id3(self) -> bytes:
+        """An ID3v2.3 tag, whose texts are UTF-16: https://id3.org/id3v2.3.0."""
+        texts = {"TIT2": self.title, "TPE1": self.artist, "TALB": self.album, "TRCK": str(self.track)}
+        texts |= {"TCON": "Audiobook", "TYER": self.date[:4]}
+        frames = b"".join(id3_frame(name, text) for name, text in texts.items() if text)
+        size = bytes(len(frames) >> shift & 0x7F for shift in (21, 14, 7, 0))
+        return b"ID3\3\0\0" + size + frames
+
+
+MAX_TAG_CHARACTERS = 1000
+"""Longer texts of tags are cut."""
+
+
+def id3_frame(name: str, text: str) -> bytes:
+    """A text frame of ID3v2.3: in Latin-1 where that is ASCII, else in UTF-16 with its byte order."""
+    plain = "".join(" " if category(each) in ("Cc", "Cs") else each for each in text[:MAX_TAG_CHARACTERS])
+    content = b"\0" + plain.encode() if plain.isascii() else b"\1" + plain.encode("utf-16")
+    return name.encode() + len(content).to_bytes(4, "big") + b"\0\0" + content
 
 
 Write = Callable[[NDArray[np.float32]], None]
@@ -70,6 +95,9 @@ Write = Callable[[NDArray[np.float32]], None]
 
 BLOCK_SAMPLES = 65_536
 """Samples that are encoded at a time."""
+
+BLOCK_BYTES = 2**20
+"""Bytes that are moved at a time."""
 
 HEADER_BYTES = 44
 """Length of `wav_header`."""
@@ -207,9 +235,13 @@ def wav_header(sample_rate: int, num_bytes: int) -> bytes:
 
 @contextmanager
 def encoded_file(path: Path, sample_rate: int, container: str, encoding: str, tags: Tags | None) -> Iterator[Write]:
-    """A file that libsndfile encodes; it is flushed after every piece and complete at the end."""
+    """A file that libsndfile encodes; it is flushed after every piece and complete at the end.
+
+    libsndfile writes the tags, but not those of MP3: it writes UTF-8 and declares it as Latin-1.
+    """
+    is_mp3 = container == "MP3"
     with soundfile.SoundFile(path, "w", sample_rate, 1, encoding, format=container) as file:
-        if tags is not None:
+        if tags is not None and not is_mp3:
             tags.write_to(file)
 
         def write_piece(samples: NDArray[np.float32]) -> None:
@@ -217,6 +249,21 @@ def encoded_file(path: Path, sample_rate: int, container: str, encoding: str, ta
             file.flush()
 
         yield write_piece
+    if tags is not None and is_mp3:
+        insert_before(path, tags.id3())
+
+
+def insert_before(path: Path, content: bytes) -> None:
+    """Move all bytes of a file back, and write the content before them."""
+    with path.open("r+b") as file:
+        for end in range(file.seek(0, os.SEEK_END), 0, -BLOCK_BYTES):
+            start = max(0, end - BLOCK_BYTES)
+            file.seek(start)
+            block = file.read(end - start)
+            file.seek(start + len(content))
+            file.write(block)
+        file.seek(0)
+        file.write(content)
 
 
 def resampling(write_piece: Write, before: int, after: int) -> Write:

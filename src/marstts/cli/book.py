@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
+from unicodedata import category, normalize
 
 from marstts import audio
 from marstts.audio.m4b import is_picture, write_m4b
@@ -29,9 +30,11 @@ from marstts.text.books.book import Book, Chapter
 
 SUFFIX, LOSSLESS = ".mp3", ".flac"
 
-_UNSAFE = re.compile(r"[^A-Za-z0-9]+")
 _RANGE = re.compile(r"(?P<first>[0-9]{0,5})(?P<to>-)?(?P<last>[0-9]{0,5})")
 MAX_NAME = 50
+MAX_NAME_BYTES = 150
+"""Most file systems take 255 bytes, and names of partial files are longer."""
+
 SENTENCE_CHARACTERS = 60
 """Characters of a usual sentence, by which sentences are counted before any is read."""
 
@@ -89,7 +92,8 @@ def speak_book(
         cover = book.cover if book.cover and is_picture(book.cover) else b""
         if book.cover and not cover:
             warn("the picture of the cover cannot be read; the audio book has none")
-        write_m4b(output, files, title=book.title, author=book.author, cover=cover)
+        about = {"description": book.description, "date": book.date}
+        write_m4b(output, files, title=book.title, author=book.author, cover=cover, **about)
     if words is not None:
         found, seconds = words_of(lines, folder, synthesizer, choices)
         captions.write_captions(found, words, seconds=seconds)
@@ -114,8 +118,10 @@ def number_chapters(
 
 
 def name_of(title: str) -> str:
-    """A title as a part of a file name: letters and digits with dashes between."""
-    name = _UNSAFE.sub("-", title).strip("-")[:MAX_NAME].rstrip("-").lower()
+    """A title as a part of a file name: letters and digits of all scripts with dashes between."""
+    composed = normalize("NFC", title).lower()
+    kept = "".join(each if category(each)[0] in "LMN" else " " for each in composed)
+    name = "-".join(kept.split())[:MAX_NAME].encode()[:MAX_NAME_BYTES].decode(errors="ignore").rstrip("-")
     return f"-{name}" if name else ""
 
 
@@ -124,9 +130,8 @@ def speak_chapter(
 ) -> dict[str, Any]:
     """Speak one chapter into its file: its entry in the report, with an error where it has no words to speak."""
     shown, path = line.text[:80], folder / line.file
-    tags = audio.Tags(
-        title=book.chapters[line.number - 1].title, artist=book.author, album=book.title, track=line.number
-    )
+    title = book.chapters[line.number - 1].title
+    tags = audio.Tags(title=title, artist=book.author, album=book.title, track=line.number, date=book.date)
     try:
         made = kept_sentences.speak_kept(synthesizer, line.text, choices, path, on_take=on_take)
         kept_sentences.finish(path, tags)

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator
 from functools import cache
 
-from marstts.text.rules.tables import word_set
+from marstts.text.rules.tables import word_set, words
 from marstts.text.segments import BREAK_SECONDS
 from marstts.text.stage_directions import SOUNDS
 
@@ -51,7 +51,15 @@ _POWER = re.compile(
 """What a raised number is a power of: a number that is no year, a letter, a unit of length, a sum in brackets."""
 
 _RAISED_NUMBER = re.compile("[-+\u2212]?(?:[0-9]{1,3}|[nxk])")
-_NOTE_MARK = re.compile(r"[\W\d_]{1,12}|\[?[a-z]\]?")
+_NOTE_MARK = re.compile(r"[\W\d_]{1,12}|\[[a-z]\]")
+_NOTE_LETTERS = "abcdefgivx"
+"""Letters that mark notes; others are the end of a shortened word: Rob^t, Will^m."""
+
+_LONGEST_LISTED = 5
+"""Letters of the longest words in the list of words."""
+
+_LAST_LETTERS = re.compile(r"(?<![^\W_])[^\W\d_]{1,12}\Z")
+_VARIABLE = re.compile(r"(?<![^\W_])[abcepqrtuvz]\Z")
 
 
 def raised(before: str, content: str) -> str:
@@ -59,7 +67,27 @@ def raised(before: str, content: str) -> str:
     content = " ".join(content.split())
     if _RAISED_NUMBER.fullmatch(content):
         return "^" + content.replace("\u2212", "-") if _POWER.search(before[-24:]) else ""
-    return "" if _NOTE_MARK.fullmatch(content) else content
+    if _NOTE_MARK.fullmatch(content) or (content in ("TM", "SM", "R") and before[-1:].isalnum()):
+        return ""
+    return content if len(content) > 1 else _raised_letter(before[-24:], content)
+
+
+def _raised_letter(before: str, letter: str) -> str:
+    """The end of a shortened word (M^c, S^t, y^e, Sam^l), an exponent (e^t), or nothing: the mark of a note (sea^a)."""
+    found = _LAST_LETTERS.search(before)
+    word = found[0] if found is not None else ""
+    if not word or (letter.isupper() and len(word) > 1):
+        return ""
+    if _VARIABLE.search(before) or (letter.isupper() and word + letter != "MC"):
+        return f"^{letter}"
+    is_known = len(word) > _LONGEST_LISTED or word.lower() in words()
+    return "" if letter in _NOTE_LETTERS and is_known else letter
+
+
+def lowered(before: str, content: str) -> str:
+    """What lowered characters read as after `before`: a part of the word (CO2), letters apart from it (x n)."""
+    content = " ".join(content.split())
+    return f" {content}" if content[:1].isalpha() and before[-1:].isalnum() else content
 
 
 def without_tags(pieces: Iterable[str]) -> Iterator[str]:
@@ -164,10 +192,10 @@ class TagReader:
             return opening, ""
         if not is_tag:
             return opening + 1, "<"
-        if name == "sup" and not tag["end"]:
-            return self._raise(text, tag, opening, is_last)
         if name == "sub" and (alias := _attributes(tag).get("alias")) and "sub" not in self._unclosed:
             return self._enter("sub", tag.end())[0], alias
+        if name in ("sup", "sub") and not tag["end"]:
+            return self._shift(text, tag, opening, is_last)
         is_silent = name.rpartition(":")[2] in _SILENT
         if is_silent and name not in self._unclosed and not tag["end"] and not tag["empty"]:
             return self._enter(name, tag.end())
@@ -189,13 +217,15 @@ class TagReader:
             return True
         return None if not is_last and len(tag.string) < limit else False
 
-    def _raise(self, text: str, tag: re.Match[str], opening: int, is_last: bool) -> tuple[int, str]:
-        """The content of `<sup>`, which is short."""
-        limit = tag.end() + MAX_TAG_CHARACTERS
-        ending = _end_of("sup").search(text, tag.end(), limit)
+    def _shift(self, text: str, tag: re.Match[str], opening: int, is_last: bool) -> tuple[int, str]:
+        """The content of `<sup>` or `<sub>`, which is short."""
+        name, limit = tag["name"].lower(), tag.end() + MAX_TAG_CHARACTERS
+        ending = _end_of(name).search(text, tag.end(), limit)
         if ending is None:
             return (opening, "") if not is_last and len(text) < limit else (tag.end(), "")
         content = text[tag.end() : ending.start()]
+        if name == "sub":
+            return ending.end(), lowered(self._before, _INNER_TAG.sub("", content))
         is_note = "<a" in content.lower()
         return ending.end(), "" if is_note else raised(self._before, _INNER_TAG.sub("", content))
 

@@ -6,30 +6,21 @@ Upstream: recordings of any origin.  Downstream: `build_manifest`.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from difflib import SequenceMatcher
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from unicodedata import normalize
 
 from marstts.data.corpora.build_manifest import RawUtterance, RejectedItem, is_file
+from marstts.data.corpora.table_columns import find_columns, header_of, split_columns
 from marstts.errors import DataError, FileError
-from marstts.io.reading import read_regular_file, read_text
+from marstts.io.reading import printable_name, read_regular_file, read_text
 
 SUFFIXES = (".wav", ".flac", ".mp3", ".ogg", ".opus", ".m4a")
 TABLE = "metadata.csv"
 
 VALIDATION_EVERY, MOST_VALIDATION = 10, 100
 """One recording in this many is held out, and never more than that; fine-tuning to a voice needs no test split."""
-
-FILE_NAMES = ("file", "filename", "file name", "path", "audio", "audio file", "wav", "wav file", "id", "name")
-TEXT_NAMES = ("normalized text", "text", "transcript", "transcription", "sentence", "raw text")
-SPEAKER_NAMES = ("speaker", "speaker id", "speaker name", "client id")
-"""Names of columns in headers, in lower case, blanks for underscores."""
-
-BAR = " | "
-MAX_NAME_WORDS = 4
-"""Words of a speaker's name at most."""
 
 MAX_TABLE_BYTES, MAX_TRANSCRIPT_BYTES = 2**28, 2**20
 
@@ -61,21 +52,30 @@ def key_of(row: RawUtterance) -> bytes:
 
 
 def from_table(root: Path, table: Path, license: str) -> Iterator[RawUtterance | RejectedItem]:
-    """The lines of metadata.csv; a file may be named without suffix, and lie in `wavs/`."""
+    """The lines of metadata.csv; a file may be named without suffix, and lie in `wavs/`.
+
+    DataError where it is uncertain which column is the text.
+    """
     files = FileNames(root)
     lines = read_text(table, MAX_TABLE_BYTES, DataError).splitlines()
-    rows = {number: columns_of(line) for number, line in enumerate(lines, start=1) if line.strip()}
+    numbers = [number for number, line in enumerate(lines, start=1) if line.strip()]
+    rows = dict(zip(numbers, split_columns([lines[number - 1] for number in numbers]), strict=True))
     first = next(iter(rows), 0)
-    header = header_of(rows[first]) if rows and files.find(rows[first][0]) is None else None
-    if header is not None:
+    columns = header_of(rows[first]) if rows and files.find(rows[first][0]) is None else None
+    if columns is not None:
         del rows[first]
-    read = read_columns_of(list(rows.values())) if header is None else header.read
-    for number, columns in rows.items():
-        if len(columns) < 2:
-            reason = "expected file|text or file|text|speaker"
-            yield RejectedItem(id=f"{TABLE}:{number}", text=lines[number - 1], reason=reason)
+    else:
+        try:
+            columns = find_columns([cells for cells in rows.values() if len(cells) > 1])
+        except DataError as error:
+            raise DataError(f"{printable_name(table)}: {error}") from error
+    for number, cells in rows.items():
+        name = cells[0]
+        try:
+            text, speaker = columns.read(cells)
+        except DataError as error:
+            yield RejectedItem(id=f"{TABLE}:{number}", text=lines[number - 1], reason=str(error))
             continue
-        name, (text, speaker) = columns[0], read(columns)
         path = files.find(name)
         if path is None:
             yield RejectedItem(id=name, text=text, reason=f"{name}: no such audio file below {root}")
@@ -83,74 +83,13 @@ def from_table(root: Path, table: Path, license: str) -> Iterator[RawUtterance |
         yield recording(root, path, text, speaker or speaker_of(root, path), license)
 
 
-def columns_of(line: str) -> list[str]:
-    """The columns of a line, without the blanks around them."""
-    return [part.strip() for part in line.split("|")]
-
-
-@dataclass(frozen=True)
-class Header:
-    """The places of the columns that the first line names."""
-
-    width: int
-    text: int
-    speaker: int | None
-
-    def read(self, columns: list[str]) -> tuple[str, str]:
-        """(text, speaker) of a line; columns that are too many are of a text with bars."""
-        extra = max(0, len(columns) - self.width)
-        text = BAR.join(columns[self.text : self.text + 1 + extra])
-        if self.speaker is None:
-            return text, ""
-        place = self.speaker + (extra if self.speaker > self.text else 0)
-        return text, columns[place] if place < len(columns) else ""
-
-
-def header_of(columns: list[str]) -> Header | None:
-    """The header of a table by its names; None where the line is none.
-
-    A normalized text counts before the text, because it is closer to what is said.
-    """
-    names = [column.lower().replace("_", " ").replace("normalised", "normalized") for column in columns]
-    texts = [name for name in TEXT_NAMES if name in names[1:]]
-    if names[0] not in FILE_NAMES or not texts:
-        return None
-    speakers = [names.index(name) for name in SPEAKER_NAMES if name in names[1:]]
-    return Header(len(names), names.index(texts[0]), speakers[0] if speakers else None)
-
-
-def read_columns_of(rows: Sequence[list[str]]) -> Callable[[list[str]], tuple[str, str]]:
-    """The function (text, speaker) of a line of these rows, which no header explains, decided by all of them."""
-    halves = [halves_of(columns) for columns in rows if len(columns) > 2 and columns[-1]]
-    if halves and 2 * sum(is_same_text(text, other) for text, other in halves) >= len(halves):
-        return lambda columns: (halves_of(columns)[1] or halves_of(columns)[0], "")
-    return read_with_speaker
-
-
-def read_with_speaker(columns: list[str]) -> tuple[str, str]:
-    """(text, speaker) of file|text|speaker; where the last column is no name, it is a part of a text with bars."""
-    _, *texts, last = columns
-    is_name = bool(texts) and len(last.split()) <= MAX_NAME_WORDS and not last.endswith(tuple(".,;:?!\"'"))
-    return (BAR.join(texts), last) if is_name else (BAR.join([*texts, last]), "")
-
-
-def halves_of(columns: list[str]) -> tuple[str, str]:
-    """The text of LJSpeech's id|text|normalized text, twice; both may have bars."""
-    middle = 1 + len(columns) // 2
-    return BAR.join(columns[1:middle]), BAR.join(columns[middle:])
-
-
-def is_same_text(text: str, other: str) -> bool:
-    """Whether a text is the other one, perhaps with numbers and abbreviations written out."""
-    return SequenceMatcher(None, text.lower().split(), other.lower().split(), autojunk=False).ratio() > 0.5
-
-
 def from_text_files(root: Path, license: str) -> Iterator[RawUtterance | RejectedItem]:
     """Every recording below `root`, with the .txt file next to it."""
+    files = FileNames(root)
     for path in sorted(root.rglob("*")):
         if path.suffix.lower() not in SUFFIXES:
             continue
-        transcript = path.with_suffix(".txt")
+        transcript = files.spelled_as(path.with_suffix(".txt")) or path.with_suffix(".txt")
         try:
             content = read_regular_file(transcript, MAX_TRANSCRIPT_BYTES)
         except FileError as error:
@@ -175,28 +114,56 @@ class FileNames:
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        self._composed: dict[Path, dict[str, Path]] = {}
+        self._roots = tuple(dict.fromkeys((root.absolute(), root.resolve())))
+        self._entries: dict[Path, dict[str, Path | None]] = {}
 
     def find(self, name: str) -> Path | None:
-        """The file of this name below the root or in its `wavs/`; None for any other name."""
+        """The file of this name below the root or in its `wavs/`; None for any other name.
+
+        A name may be an absolute path into the root.
+        """
         for form in dict.fromkeys((name, name.replace("\\", "/"))):
-            if Path(form).is_absolute() or ".." in Path(form).parts or not Path(form).name:
+            path = self._relative(Path(form))
+            if path is None or ".." in path.parts or not path.name:
                 continue
-            paths = [self._root / form, self._root / "wavs" / form]
+            paths = [self._root / path, self._root / "wavs" / path]
             paths += [path.with_name(path.name + suffix) for path in paths[:2] for suffix in SUFFIXES]
             found = next((path for path in paths if is_file(path)), None)
-            found = found or next((other for path in paths if (other := self._composed_as(path)) is not None), None)
+            found = found or next((other for path in paths if (other := self.spelled_as(path)) is not None), None)
             if found is not None:
                 return found
         return None
 
-    def _composed_as(self, path: Path) -> Path | None:
-        """The file whose path is the same once accents are composed: macOS stores them apart from their letters."""
-        folder = path.parent
-        if folder not in self._composed:
-            files = folder.iterdir() if folder.is_dir() else ()
-            self._composed[folder] = {normalize("NFC", file.name): file for file in files if is_file(file)}
-        return self._composed[folder].get(normalize("NFC", path.name))
+    def _relative(self, path: Path) -> Path | None:
+        """The path below the root; None for an absolute one that leads elsewhere."""
+        if not path.is_absolute():
+            return path
+        root = next((root for root in self._roots if path.is_relative_to(root)), None)
+        return None if root is None else path.relative_to(root)
+
+    def spelled_as(self, path: Path) -> Path | None:
+        """The file with this path but for capitals, and for accents apart from their letters, as macOS stores them."""
+        found = self._root
+        for part in path.relative_to(self._root).parts:
+            entry = self._entries_of(found).get(_spelling(part))
+            if entry is None:
+                return None
+            found = entry
+        return found if is_file(found) else None
+
+    def _entries_of(self, folder: Path) -> dict[str, Path | None]:
+        """What is in a folder by its spelling; None where two entries differ in capitals only."""
+        if folder not in self._entries:
+            entries: dict[str, Path | None] = {}
+            for entry in folder.iterdir() if folder.is_dir() else ():
+                spelling = _spelling(entry.name)
+                entries[spelling] = None if spelling in entries else entry
+            self._entries[folder] = entries
+        return self._entries[folder]
+
+
+def _spelling(name: str) -> str:
+    return normalize("NFC", name).casefold()
 
 
 def name_of(root: Path, path: Path) -> str:

@@ -22,7 +22,7 @@ from marstts import audio
 from marstts.audio import Waveform
 from marstts.data.voice_activity import SAMPLE_RATE as DETECTOR_RATE
 from marstts.data.voice_activity import SpeechDetector
-from marstts.errors import AudioError
+from marstts.errors import AudioError, IncompleteAudioError
 
 WHOLE_SECONDS = 60.0
 """Recordings of at most this length are kept whole; memory and encoding do not grow beyond it."""
@@ -50,6 +50,9 @@ class Excerpt(NamedTuple):
     start_seconds: float | None
     """Start of the part in a recording of more than WHOLE_SECONDS; None for one that is whole."""
 
+    fault: str = ""
+    """What is wrong with a recording of which only the beginning is there."""
+
 
 def source_name(reference: Reference) -> str:
     """The name of a reference in messages."""
@@ -59,7 +62,8 @@ def source_name(reference: Reference) -> str:
 def open_excerpt(reference: Reference, seconds: float, *, any_sound: bool = False, covers_all: bool = False) -> Excerpt:
     """The whole recording if it has at most WHOLE_SECONDS, else at least `seconds` from the first speech on.
 
-    `any_sound` searches for sound instead of speech. `covers_all`: all speech must lie in the excerpt.
+    `any_sound` searches for sound instead of speech. `covers_all`: all speech must lie in the excerpt. Of a recording
+    that is cut short, or corrupt from some place on, what comes before is used.
     Raises AudioError where the recording is unreadable or not finite; for long ones, too, where no speech is found
     and where there is more of it than `covers_all` allows.
     """
@@ -70,7 +74,29 @@ def open_excerpt(reference: Reference, seconds: float, *, any_sound: bool = Fals
         if reference.seconds <= WHOLE_SECONDS:
             return Excerpt(reference, None)
         return search(name, windows(iter([reference])), seconds, any_sound, covers_all)
-    with closing(audio.read_blocks(reference)) as blocks:
+    try:
+        return read_excerpt(reference, name, seconds, any_sound, covers_all)
+    except IncompleteAudioError as error:
+        if isinstance(reference, io.BytesIO):
+            reference.seek(0)
+        try:
+            found = read_excerpt(reference, name, seconds, any_sound, covers_all, whole=False)
+        except AudioError:
+            raise error from None
+        return found._replace(fault=str(error))
+
+
+def read_excerpt(
+    reference: Path | str | io.BytesIO,
+    name: str,
+    seconds: float,
+    any_sound: bool,
+    covers_all: bool,
+    *,
+    whole: bool = True,
+) -> Excerpt:
+    """The excerpt of a file; `whole` refuses one that is cut short."""
+    with closing(audio.read_blocks(reference, whole=whole)) as blocks:
         opening, ended = first_blocks(blocks)
         if ended:
             return Excerpt(concatenated(opening), None)

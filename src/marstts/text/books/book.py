@@ -14,7 +14,7 @@ from pathlib import Path
 
 from marstts.errors import DataError
 from marstts.io.reading import printable_name, read_regular_file
-from marstts.text.books.epub import Notes, is_epub, read_epub
+from marstts.text.books.epub import EpubContent, Notes, is_epub, read_epub
 from marstts.text.books.formats import refuse_other_formats
 from marstts.text.front_matter import without_front_matter
 
@@ -82,6 +82,10 @@ class Book:
     warnings: tuple[str, ...] = ()
     """What of the book cannot be spoken."""
 
+    description: str = ""
+    date: str = ""
+    """When it was published, a year or an ISO date; empty where the file does not state it."""
+
     def __iter__(self) -> Iterator[Chapter]:
         return iter(self.chapters)
 
@@ -99,8 +103,10 @@ def read_book(path: Path | str, notes: Notes = Notes.IN_PLACE) -> Book:
         parts = [(title, text) for title, text in content.chapters if _has_words(text) or _has_words(title)]
         about = (content.title or path.stem, ", ".join(content.authors), content.language)
         num_texts = sum(_has_words(text) for _, text in parts)
-        warnings = _warnings(content.num_pictures, num_texts, content.num_lost)
-        found = Book(*about, _number(parts), content.authors, content.cover, warnings)
+        found = Book(
+            *about, _number(parts), content.authors, content.cover, _warnings(content, num_texts),
+            content.description, content.date,
+        )  # fmt: skip
     else:
         text = _decode(path)
         refuse_other_formats(text, printable_name(path), DataError)
@@ -111,17 +117,26 @@ def read_book(path: Path | str, notes: Notes = Notes.IN_PLACE) -> Book:
     return found
 
 
-def _warnings(num_pictures: int, num_texts: int, num_lost: int) -> tuple[str, ...]:
-    """Warnings where most of a book is pictures (a cover and some plates are in many), and where parts are missing."""
+def _warnings(content: EpubContent, num_texts: int) -> tuple[str, ...]:
+    """What cannot be spoken: where most of a book is pictures (a cover and some plates are in many), or parts miss."""
     found = []
-    if num_pictures > num_texts:
-        pages = (
-            f"{num_pictures} page{'s' if num_pictures > 1 else ''} of pictures without words, which cannot be spoken"
-        )
+    if content.num_pictures > num_texts:
+        pages = f"{_count(content.num_pictures, 'page')} of pictures without words, which cannot be spoken"
         found.append(pages if num_texts else f"{pages}; nothing else is in the book")
-    if num_lost:
-        found.append(f"the book names {num_lost} part{'s' if num_lost > 1 else ''} that the file does not hold")
+    if content.num_lost:
+        found.append(f"the book names {_count(content.num_lost, 'part')} that the file does not hold")
+    if content.num_aside:
+        found.append(
+            f"left out {_count(content.num_aside, 'part')} that the book keeps outside of its reading order and its "
+            "table of contents"
+        )
+    if content.num_formulas:
+        found.append(f"left out {_count(content.num_formulas, 'formula')} without content that can be read")
     return tuple(found)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' if number > 1 else ''}"
 
 
 def book_of_text(text: str, name: str) -> Book:

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from html import unescape
 from pathlib import Path
 from urllib.parse import unquote
 from xml.etree.ElementTree import Element, ParseError
@@ -27,8 +28,9 @@ from defusedxml.ElementTree import fromstring
 
 from marstts.errors import DataError
 from marstts.io.reading import open_regular, printable_name, printable_text
+from marstts.text.books.mathml import MathReader
 from marstts.text.books.xhtml import Tag, read_xhtml
-from marstts.text.tags import raised
+from marstts.text.tags import lowered, raised, without_tags
 
 MAX_FILE_BYTES = 1024 * 2**20
 MAX_PART_BYTES = 16 * 2**20
@@ -37,6 +39,12 @@ MAX_PARTS = 10_000
 MAX_DIRECTORY_BYTES = 8 * 2**20
 """Bytes of the zip file's table of contents, which is read whole."""
 MAX_TITLE_CHARACTERS = 500
+MAX_DESCRIPTION_CHARACTERS = 4000
+MAX_TABLES = 20
+"""Tables within each other whose rows are read as rows."""
+
+MAX_CELL_CHARACTERS = 120
+"""Longer cells of a table are paragraphs; shorter ones are read with those of their row."""
 CONTAINER = "META-INF/container.xml"
 _END_BYTES = 20 + 22 + 2**16
 """The last record of a zip file with its longest comment, and the record before it of a ZIP64 file."""
@@ -53,11 +61,11 @@ _DOCUMENT_TYPES = ("application/xhtml+xml", "text/html", "text/x-oeb1-document")
 MAX_COVER_BYTES = 16 * 2**20
 
 _BLOCKS = frozenset([
-    "address", "article", "aside", "blockquote", "body", "dd", "div", "dl", "dt", "figcaption", "figure",
-    "footer", "h1", "h2", "h3", "h4", "h5", "h6", "header", "hr", "li", "main",
-    "ol", "p", "pre", "section", "table", "td", "th", "tr", "ul",
+    "address", "article", "aside", "blockquote", "body", "caption", "center", "dd", "details", "div", "dl", "dt",
+    "fieldset", "figcaption", "figure", "footer", "form", "h1", "h2", "h3", "h4", "h5", "h6", "header", "hgroup", "hr",
+    "legend", "li", "main", "menu", "ol", "p", "pre", "section", "summary", "table", "td", "th", "tr", "ul",
 ])  # fmt: skip
-_SILENT = frozenset(["head", "script", "style", "title", "nav", "svg", "math", "rt", "rp"])
+_SILENT = frozenset(["head", "script", "style", "title", "nav", "svg", "rt", "rp"])
 _HEADINGS = frozenset(["h1", "h2", "h3"])
 _EMPTY = frozenset(["area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "wbr"])
 """Elements that have no end tag."""
@@ -83,6 +91,7 @@ _BACK_LINKS = frozenset(["backlink", "doc-backlink", "footnote-back", "footnote-
 _HIDING_STYLE = re.compile(r"(?:display\s*:\s*none|visibility\s*:\s*(?:hidden|collapse))", re.IGNORECASE)
 _RAISING_STYLE = re.compile(r"vertical-align\s*:\s*super", re.IGNORECASE)
 _RAISED = frozenset(["sup", "super", "superscript"])
+_DATE = re.compile(r"[12][0-9]{3}(?:-[0-9]{2}(?:-[0-9]{2})?)?(?![0-9])")
 _NOTE_TARGET = re.compile(r"#(?:.*(?:fn|note|foot)|[nr]?[_-]?[0-9])", re.IGNORECASE)
 _MARK_OF_NOTE = re.compile(r"\s*[\[(]?(?:[0-9]{1,4}|[*\u2020\u2021\u00a7]{1,4}|[a-z]|\u21a9\ufe0e?|\u2191)[\])]?\s*")
 
@@ -115,6 +124,16 @@ class EpubContent:
 
     num_lost: int = 0
     """Documents that the book names and does not hold."""
+
+    num_aside: int = 0
+    """Documents with words outside of the reading order that the table of contents does not name either."""
+
+    num_formulas: int = 0
+    """Formulas that cannot be read."""
+
+    description: str = ""
+    date: str = ""
+    """When it was published: a year, or an ISO date."""
 
 
 @dataclass
@@ -175,7 +194,7 @@ class _Package:
 
     def __init__(self, path: Path, archive: zipfile.ZipFile, notes: Notes) -> None:
         self.notes = notes
-        self.num_pictures = self.num_lost = 0
+        self.num_pictures = self.num_lost = self.num_aside = self.num_formulas = 0
         self.name = printable_name(path)
         self.archive = archive
         self.bytes_read = 0
@@ -192,7 +211,7 @@ class _Package:
         folder = posixpath.dirname(package_path)
         items = {item.get("id", ""): item for item in _named(package, "item")}
         spine = self.spine(package, items, folder)
-        self.refuse_protected(spine)
+        self.refuse_protected(list(spine))
         navigation = {
             _join(folder, each.get("href", ""))
             for each in items.values()
@@ -201,9 +220,9 @@ class _Package:
         contents = self.contents(items.values(), folder)
         sections = [
             section
-            for name in spine
+            for name, is_linear in spine.items()
             if name not in navigation
-            for section in self.sections(name, contents.get(name, {}))
+            for section in self.sections(name, contents.get(name), is_linear)
         ]
         return EpubContent(
             title=_text_of(package, "title"),
@@ -213,18 +232,30 @@ class _Package:
             cover=self.cover(package, items, folder),
             num_pictures=self.num_pictures,
             num_lost=self.num_lost,
+            num_aside=self.num_aside,
+            num_formulas=self.num_formulas,
+            description=_plain(_text_of(package, "description", MAX_DESCRIPTION_CHARACTERS)),
+            date=_date(package),
         )
 
-    def spine(self, package: Element, items: dict[str, Element], folder: str) -> list[str]:
-        """The documents in the order in which they are read: that of the spine, else that of the list of parts."""
-        stated = [ref for ref in _named(package, "itemref") if ref.get("linear", "yes") != "no"]
-        found = [items[ref.get("idref", "")] for ref in stated if ref.get("idref", "") in items]
+    def spine(self, package: Element, items: dict[str, Element], folder: str) -> dict[str, bool]:
+        """The documents in the order in which they are read, and whether they belong to the reading order.
+
+        The order is that of the spine, else that of the list of parts. Items that are `linear="no"` do not belong to
+        it, unless all are.
+        """
+        stated = list(_named(package, "itemref"))
+        found = [(items[ref.get("idref", "")], ref.get("linear", "yes") != "no") for ref in stated
+                 if ref.get("idref", "") in items]  # fmt: skip
         if not found:
-            found = [item for item in items.values() if item.get("media-type") in _DOCUMENT_TYPES]
-        names = list(dict.fromkeys(_join(folder, item.get("href", "")) for item in found))
-        known = [name for name in names if name in self.names]
-        self.num_lost = max(0, len(stated) - len(found)) + len(names) - len(known)
-        return known
+            found = [(item, True) for item in items.values() if item.get("media-type") in _DOCUMENT_TYPES]
+        order: dict[str, bool] = {}
+        for item, is_linear in found:
+            name = _join(folder, item.get("href", ""))
+            order[name] = order.get(name, False) or is_linear
+        known = {name: is_linear for name, is_linear in order.items() if name in self.names}
+        self.num_lost = max(0, len(stated) - len(found)) + len(order) - len(known)
+        return known if any(known.values()) else dict.fromkeys(known, True)
 
     def cover(self, package: Element, items: dict[str, Element], folder: str) -> bytes:
         """The picture of the cover; empty where none is named, or where it cannot be read."""
@@ -268,31 +299,54 @@ class _Package:
             raise DataError(f"{self.name}: the book is encrypted (DRM); give a file without protection")
 
     def contents(self, items: Iterable[Element], folder: str) -> dict[str, dict[str, str]]:
-        """The table of contents: document -> place in it ("" is its start) -> title."""
-        found: dict[str, dict[str, str]] = {}
+        """The table of contents: document -> place in it ("" is its start) -> title.
+
+        An entry of a part and one of its first chapter may name the same place; its title is that of both. The NCX is
+        read where there is no navigation document.
+        """
+        found: dict[bool, dict[str, dict[str, str]]] = {True: {}, False: {}}
         for item in items:
             name = _join(folder, item.get("href", ""))
             if name not in self.names:
                 continue
-            if "nav" in item.get("properties", "").split():
+            if is_navigation := "nav" in item.get("properties", "").split():
                 entries = _navigation_entries(_decode(self.part(name)))
-            elif item.get("media-type") == "application/x-dtbncx+xml" and not found:
+            elif item.get("media-type") == "application/x-dtbncx+xml":
                 entries = [_ncx_entry(point) for point in _named(self.xml(name), "navPoint")]
             else:
                 continue
             for target, title in entries:
                 document, _, place = target.partition("#")
                 if title and document:
-                    found.setdefault(_join(posixpath.dirname(name), document), {}).setdefault(place, title)
-        return found
+                    places = found[is_navigation].setdefault(_join(posixpath.dirname(name), document), {})
+                    places[place] = _joined(places.get(place, ""), title)
+        return found[True] or found[False]
 
-    def sections(self, name: str, places: dict[str, str]) -> list[_Section]:
-        """The sections of one document; `places`: identifier -> title from the table of contents."""
+    def sections(self, name: str, places: dict[str, str] | None, is_linear: bool) -> list[_Section]:
+        """The sections of one document; `places`: identifier -> title from the table of contents, if it is named there.
+
+        A document that is neither there nor in the reading order is left out, and counted where it has words.
+        """
         document = _decode(self.part(name))
-        reader = _DocumentReader(places, self.notes)
+        reader = _DocumentReader(places or {}, self.notes)
         sections = reader.read(document)
-        self.num_pictures += reader.has_pictures and not any(section.blocks or section.notes for section in sections)
+        has_words = any(section.blocks or section.notes for section in sections)
+        if places is None and not is_linear:
+            self.num_aside += any(any(map(str.isalnum, block)) for each in sections for block in each.blocks)
+            return []
+        self.num_pictures += reader.has_pictures and not has_words
+        self.num_formulas += reader.num_formulas
         return sections
+
+
+def _joined(outer: str, inner: str) -> str:
+    """The title of a part and that of its first chapter in one."""
+    if not outer or _letters(inner).startswith(_letters(outer)):
+        return inner
+    if _letters(outer).endswith(_letters(inner)) and " " in inner:
+        return outer
+    mark = "" if outer[-1] in ".:;!?\u2014" else ":"
+    return f"{outer}{mark} {inner}"[:MAX_TITLE_CHARACTERS]
 
 
 def _merge(sections: list[_Section], has_contents: bool) -> list[tuple[str, str]]:
@@ -319,10 +373,14 @@ def _first_heading(section: _Section) -> str:
 def _without_title(blocks: list[str], title: str) -> list[str]:
     """The blocks without those at the start that only repeat the title, whole or in parts: "Chapter 1", "The Sea"."""
     whole, said, start = _letters(title), "", 0
+    words = [_letters(word) for word in title.split()]
     for number, block in enumerate(blocks[:6]):
-        plain = _letters(block)
-        if plain == whole or (whole.startswith(said + plain) and (block.startswith("# ") or said + plain == whole)):
-            said, start = whole if plain == whole else said + plain, number + 1
+        plain, spoken = _letters(block), [_letters(word) for word in block.lstrip("# ").split()]
+        is_end = block.startswith("# ") and bool(plain) and spoken == words[len(words) - len(spoken) :]
+        if plain == whole or is_end:
+            said, start = whole, number + 1
+        elif whole.startswith(said + plain) and (block.startswith("# ") or said + plain == whole):
+            said, start = said + plain, number + 1
         else:
             break
     first = next((number for number, block in enumerate(blocks) if not block.startswith("# ")), len(blocks))
@@ -334,6 +392,29 @@ def _without_title(blocks: list[str], title: str) -> list[str]:
 def _letters(text: str) -> str:
     """The letters and digits of a text, in small letters."""
     return "".join(filter(str.isalnum, text.casefold()))
+
+
+@dataclass
+class _Row:
+    """A row of a table."""
+
+    table: int
+    """Number of tables that it lies in."""
+
+    cells: list[list[str]] = field(default_factory=list)
+    """Blocks of each."""
+
+    def take(self) -> list[str]:
+        """The blocks of the row, which is empty then: a sentence of its cells where these are short."""
+        filled = [cell for cell in self.cells if cell]
+        self.cells = [[] for _ in self.cells[-1:]]
+        texts = [cell[0] for cell in filled if len(cell) == 1]
+        are_short = all(len(text) <= MAX_CELL_CHARACTERS and "\n" not in text for text in texts)
+        if len(filled) < 2 or len(texts) < len(filled) or not are_short or any(text[:2] == "# " for text in texts):
+            return [block for cell in filled for block in cell]
+        *before, last = texts
+        sentence = " ".join([*(text if text[-1] in "?!" else text.rstrip(".,;:") + "," for text in before), last])
+        return [sentence if sentence[-1] in ".?!:" else sentence.rstrip(",;") + "."]
 
 
 class _DocumentReader:
@@ -351,10 +432,18 @@ class _DocumentReader:
         self.mark: tuple[str, bool] | None = None  # element of raised text or of a link, and whether it is sure a note
         self.depth = 0  # of elements with its name within it
         self.raised: list[str] = []  # its text
+        self.math: MathReader | None = None
+        self.num_formulas = 0  # that cannot be read
+        self.lowered: list[str] | None = None  # text of an element below the line
+        self.is_apart = False  # whether a letter that follows does not belong to the word before
+        self.rows: list[_Row] = []  # of tables within each other
+        self.num_tables = 0
 
     def read(self, document: str) -> list[_Section]:
         """The sections of the document that have text or a title."""
         for found in read_xhtml(document):
+            if self.math is not None and self.is_in_math(found):
+                continue
             if isinstance(found, str):
                 self.handle_text(found)
                 continue
@@ -363,9 +452,31 @@ class _DocumentReader:
                 self.handle_start(found, is_empty)
             if found.ends and not found.starts:
                 self.handle_end(found.name)
+        self.end_math()
         self.end_mark()
         self.end_block()
+        while self.rows:
+            self.end_rows()
+            self.num_tables -= 1
         return [section for section in self.done if section.blocks or section.notes or section.title]
+
+    def is_in_math(self, found: Tag | str) -> bool:
+        """Whether a tag or a text belongs to the open formula, and is read with it; one that was not closed ends."""
+        assert self.math is not None
+        is_outside = isinstance(found, Tag) and found.name in _BLOCKS and not self.math.is_in_annotation
+        if is_outside or self.math.feed(found):
+            self.end_math()
+        return not is_outside
+
+    def end_math(self) -> None:
+        """Read the open formula."""
+        if self.math is None:
+            return
+        words, self.math = self.math.words(), None
+        self.num_formulas += not words
+        self.is_apart = True
+        self.handle_text(words)
+        self.is_apart = True
 
     def handle_start(self, tag: Tag, is_empty: bool) -> None:
         """Begin an element; `is_empty`: it has no end tag."""
@@ -376,6 +487,8 @@ class _DocumentReader:
         if place and place in self.places:
             self.end_mark()
             self.end_block()
+            for row in self.rows:
+                self.give(row.take())
             self.done.append(_Section(self.places[place]))
         self.has_pictures = self.has_pictures or tag.name in ("img", "svg", "image")
         if tag.name == "br":
@@ -383,9 +496,14 @@ class _DocumentReader:
         if tag.name == "hr" and not self.silent:
             self.done[-1].blocks.append("* * *")
         self.heading = self.heading or tag.name in _HEADINGS
+        kinds = self.kinds(tag)
+        if tag.name.rpartition(":")[2] == "math" and not self.silent and self.is_read(tag, kinds):
+            self.math = MathReader(tag)
+            if is_empty:
+                self.end_math()
+            return
         if is_empty:
             return
-        kinds = self.kinds(tag)
         if self.silent or not self.is_read(tag, kinds):
             self.silent += 1
         elif self.note or kinds & _NOTES:
@@ -395,6 +513,16 @@ class _DocumentReader:
                 self.silent, self.note = 1, 0
         if self.silent:
             return
+        if tag.name == "table":
+            self.num_tables += 1
+        if tag.name == "tr":
+            self.end_rows()  # one without an end tag
+            if len(self.rows) < MAX_TABLES:
+                self.rows.append(_Row(self.num_tables))
+        if tag.name in ("td", "th") and self.rows:
+            self.rows[-1].cells.append([])
+        if tag.name == "sub" and self.mark is None:
+            self.lowered = []
         if self.mark is not None:
             self.depth += tag.name == self.mark[0]
             is_raised_link = tag.name == "a" or (self.mark[0] == "a" and tag.name in _RAISED)
@@ -425,9 +553,15 @@ class _DocumentReader:
             self.depth -= 1
             if not self.depth:
                 self.end_mark()
+        if name == "sub":
+            self.end_lowered()
         if name in _BLOCKS:
             self.end_mark()
             self.end_block()
+        if name in ("tr", "table"):
+            self.end_rows()
+        if name == "table" and self.num_tables:
+            self.num_tables -= 1
         if self.note:
             self.note -= 1
 
@@ -442,22 +576,52 @@ class _DocumentReader:
         else:
             self.words.append("" if is_note else raised("".join(self.words[-3:]), text))
 
+    def end_lowered(self) -> None:
+        """Read what is below the line: a number belongs to the word, letters are apart from it."""
+        if self.lowered is None:
+            return
+        text, self.lowered = "".join(self.lowered), None
+        said = lowered("".join(self.words[-3:]), text)
+        self.words.append(said)
+        self.is_apart = said.startswith(" ")
+
     def handle_text(self, text: str) -> None:
         """Add text that is read; its line ends are spaces."""
-        if self.silent:
+        if self.silent or not text:
             return
         text = " ".join(text.split("\n")) if text.strip() else " "
-        (self.words if self.mark is None else self.raised).append(text)
+        target = self.raised if self.mark is not None else self.words if self.lowered is None else self.lowered
+        if self.is_apart and text[0].isalnum() and target and target[-1][-1:].isalnum():
+            text = " " + text
+        self.is_apart = False
+        target.append(text)
 
     def end_block(self) -> None:
-        """Give the text since the last block to the section, as a heading where it is one."""
+        """Give the text since the last block to the section, as a heading where it is one, or to the row of a table."""
+        self.end_lowered()
         lines = [" ".join(line.split()) for line in "".join(self.words).split("\n")]
         text = "\n".join(line for line in lines if line)
         if text:
             block = f"# {' '.join(text.split())}" if self.heading else text
-            section = self.done[-1]
-            (section.notes if self.note and self.notes is Notes.AT_END else section.blocks).append(block)
-        self.words, self.heading = [], False
+            if self.rows and self.rows[-1].cells:
+                self.rows[-1].cells[-1].append(block)
+            else:
+                self.give([block])
+        self.words, self.heading, self.is_apart = [], False, False
+
+    def give(self, blocks: list[str]) -> None:
+        """Add blocks to the section, or to its notes."""
+        section = self.done[-1]
+        (section.notes if self.note and self.notes is Notes.AT_END else section.blocks).extend(blocks)
+
+    def end_rows(self) -> None:
+        """Give the cells of the innermost table's row to the section, or to the cell that the table lies in."""
+        while self.rows and self.rows[-1].table >= self.num_tables:
+            blocks = self.rows.pop().take()
+            if self.rows and self.rows[-1].cells:
+                self.rows[-1].cells[-1] += blocks
+            else:
+                self.give(blocks)
 
     def kinds(self, tag: Tag) -> frozenset[str]:
         """What an element says that it is: words of its type, role and class."""
@@ -484,23 +648,34 @@ def _authors(package: Element) -> tuple[str, ...]:
 
 
 def _navigation_entries(document: str) -> list[tuple[str, str]]:
-    """The links of the `toc` part of a navigation document: target and title."""
+    """The links of the `toc` part of a navigation document: target and title.
+
+    The title of a part that is no link stands before that of its first chapter.
+    """
     entries: list[tuple[str, str]] = []
     depth = 0
     target: str | None = None
     title: list[str] = []
+    label: list[str] | None = None  # text of an item before its link
+    part = ""
     for found in read_xhtml(document):
         if isinstance(found, str):
             if target is not None:
                 title.append(found)
+            elif label is not None:
+                label.append(found)
             continue
         if found.starts and found.name == "nav":
             depth += 1 if depth or found.attributes.get("epub:type", "toc") == "toc" else 0
+        if found.starts and found.name == "li" and depth:
+            label = []
+        if found.starts and found.name in ("ol", "ul") and label is not None:
+            part, label = _joined(part, " ".join("".join(label).split())[:MAX_TITLE_CHARACTERS]), None
         if found.starts and found.name == "a" and depth:
-            target, title = unquote(found.attributes.get("href", "")), []
+            target, title, label = unquote(found.attributes.get("href", "")), [], None
         if found.ends and found.name == "a" and target is not None:
-            entries.append((target, " ".join("".join(title).split())[:MAX_TITLE_CHARACTERS]))
-            target = None
+            entries.append((target, _joined(part, " ".join("".join(title).split())[:MAX_TITLE_CHARACTERS])))
+            target, part = None, ""
         if found.ends and found.name == "nav" and depth:
             depth -= 1
     return entries
@@ -525,9 +700,23 @@ def _name_of(element: Element) -> str:
     return str(element.tag).rpartition("}")[2]
 
 
-def _text_of(package: Element, name: str) -> str:
+def _text_of(package: Element, name: str, most: int = 500) -> str:
     found = next(_named(package, name), None)
-    return " ".join("".join(found.itertext()).split())[:500] if found is not None else ""
+    return " ".join("".join(found.itertext()).split())[:most] if found is not None else ""
+
+
+def _plain(text: str) -> str:
+    """A description without the tags of HTML that many have."""
+    return " ".join("".join(without_tags([unescape(text)])).replace("# ", " ").split())
+
+
+def _date(package: Element) -> str:
+    """When the book was published; empty where it is not stated. Some programs write the year 101 for that."""
+    dates = list(_named(package, "date"))
+    event = {each: next((value for name, value in each.items() if name.endswith("event")), "") for each in dates}
+    ordered = sorted(dates, key=lambda each: event[each] not in ("publication", "original-publication", ""))
+    found = (_DATE.match("".join(each.itertext()).strip()) for each in ordered if event[each] != "modification")
+    return next((match[0] for match in found if match is not None), "")
 
 
 def _join(folder: str, href: str) -> str:
