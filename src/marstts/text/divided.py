@@ -1,7 +1,7 @@
 """Words divided at line ends, as in texts of PDF files: "govern-" and "ment" are one word, "well-" and "made" are two.
 
-Upstream: lines of a text.  Downstream: `blocks`, which joins them.  Without the hyphen where the joined word is known or a
-part is none; with it where both parts are words.
+Upstream: lines of a text.  Downstream: `blocks`, which joins them.  The hyphen goes where the joined word is known or a
+part is no word; it stays where both parts are words.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from functools import cache, lru_cache
 from marstts.text.rules.tables import word_list, words
 
 _BEFORE = re.compile(
-    r"(?P<whole>(?:[A-Za-z\u00c0-\u024f'\u2019]+-)*)(?P<first>[A-Za-z\u00c0-\u024f]+)(?P<mark>[-\u2010\u00ac\u00ad])[ \t]*\Z"
+    r"(?P<whole>(?:[A-Za-z\u00c0-\u024f'\u2019]+-)*)(?P<first>[A-Za-z\u00c0-\u024f]+)"
+    r"(?P<mark>[-\u2010\u00ac\u00ad])[ \t]*\Z"
 )
 _AFTER = re.compile(r"\s*(?P<second>[a-z\u00df-\u024f]+)")
 _SHORT_SECOND = frozenset(("in", "up", "on", "by", "to", "do", "go", "it", "so", "me"))

@@ -1,4 +1,4 @@
-"""Front matter: lines of `key: value` between two `---` (or `+++`) at the beginning of a text, which are no words of it.
+"""Front matter: lines of `key: value` between two `---` (or `+++`) at the beginning of a text, no words of it.
 
 Upstream: the first lines of a text.  Downstream: `blocks` and `books`, which pass over it.
 """
@@ -12,7 +12,8 @@ MAX_LINES = 200
 _FENCE = re.compile("(?:---|\\+\\+\\+)[ \\t]*")
 _END = re.compile("(?:---|\\.\\.\\.|\\+\\+\\+)[ \\t]*")
 _LINE = re.compile(
-    r"\s*(?:[#\]}].*)?|[\w][\w .-]{0,60}[ \t]*[:=](?:[ \t].*)?|[ \t]*-(?:[ \t].*)?|[ \t]+\S.*|\[{1,2}[\w. -]{1,60}\]{1,2}[ \t]*"
+    r"\s*(?:[#\]}].*)?|[\w][\w .-]{0,60}[ \t]*[:=](?:[ \t].*)?|[ \t]*-(?:[ \t].*)?|[ \t]+\S.*"
+    r"|\[{1,2}[\w. -]{1,60}\]{1,2}[ \t]*"
 )
 _KEY = re.compile(r"[\w][\w .-]{0,60}[ \t]*[:=](?:[ \t].*|$)")
 

@@ -1,7 +1,8 @@
 """Stage directions that no model here can act: `[laugh]`, `[sighs softly]`, `(whispers)`, `[tone: sad]`.
 
 Upstream: one block of text as it was written.  Downstream: `normalize`, which leaves them out and says so.
-The marks of speakers, `[S1]`, are left out as well. Brackets may hold a sound or a style; parentheses, which prose has too, only what a person does: "(laughs)".
+Marks of speakers, `[S1]`, are left out as well. Brackets may hold a sound or a style; parentheses, which prose has
+too, only what a person does: "(laughs)".
 """
 
 from __future__ import annotations

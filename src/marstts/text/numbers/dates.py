@@ -170,10 +170,11 @@ _OF_DECADES = re.compile(
     re.IGNORECASE,
 )
 _BEFORE_SECONDS = re.compile(
-    rf"\b{either(word_set('names', 'before_seconds'))}(?: for| about| at least| another| up to| only| to| another)?[:=]? \Z",
+    rf"\b{either(word_set('names', 'before_seconds'))}(?: for| about| at least| another| up to| only"
+    rf"| to| another)?[:=]? \Z",
     re.IGNORECASE,
 )
-_AFTER_SECONDS = re.compile(rf" {either(word_set('names', 'after_seconds'))}(?![A-Za-z])| (?:x|×) ?[0-9]")
+_AFTER_SECONDS = re.compile(rf" {either(word_set('names', 'after_seconds'))}(?![A-Za-z])| (?:x|\u00d7) ?[0-9]")
 _AFTER_DECADES = re.compile(rf"[ -]{either(word_set('names', 'after_decades'))}(?![A-Za-z])| [A-Z][a-z]")
 _SHORT_TIMES = re.compile(
     r"(?<![0-9A-Za-z])(?:[0-9]{0,3}[1-9]s|[0-9]{1,4} ?(?:ms|sec|secs|min|mins)|[0-9]{1,2}x)(?![A-Za-z0-9])"

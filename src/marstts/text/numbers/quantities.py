@@ -116,7 +116,8 @@ _LISTED = re.compile(
     rf"\b(?:{either(word_set('names', 'listed'))})\.? (?:[0-9]{{1,3}},[0-9]{{1,3}} (?:and|or|to|-) )?\Z", re.IGNORECASE
 )
 _NO_COUNTED = re.compile(
-    r" (?:and|or|to|but|in|on|of|for|with|by|at|as|than|then|so|if|when|while|after|before|the|an?|is|are|was|were|will|have|has"
+    r" (?:and|or|to|but|in|on|of|for|with|by|at|as|than|then|so|if|when|while|after|before|the|an?|is"
+    r"|are|was|were|will|have|has"
     r"|had|do|does|go|goes|speak|say|says|come|comes|show|shows|may|can|must|should|would|could|only|both|from|not|he|she"
     r"|it|they|we|you|per)\b"
 )
@@ -162,7 +163,8 @@ RANGES = [
     ),
     rule(
         "number.european",
-        r"(?<![0-9,.:$£€(\[])[0-9]{1,3},[0-9]{1,2}(?![0-9,])(?!\.[0-9])(?= [a-z]{2}|[.;!?)]|$| ?[-—] ?[0-9]{1,3},[0-9]{1,2} [a-z])",
+        r"(?<![0-9,.:$£€(\[])[0-9]{1,3},[0-9]{1,2}(?![0-9,])(?!\.[0-9])(?= [a-z]{2}|[.;!?)]|$"
+        r"| ?[-—] ?[0-9]{1,3},[0-9]{1,2} [a-z])",
         _read_comma,
         parted=False,
     ),

@@ -98,7 +98,8 @@ RULES = [
     rule("roman.heading", r"^(?P<numeral>[IVXL]{2,8}|[VX])[.:]?$", _read_heading, parted=False),
     rule(
         "roman.heading",
-        r"^(?P<numeral>[IVXL]{2,8}|[VXI](?=[.:] (?:The|A|An|In|On|Of|At|How|What|Where|Why|Who|When|To|From|My|His|Her|Our) ))"
+        r"^(?P<numeral>[IVXL]{2,8}|[VXI](?=[.:] (?:The|A|An|In|On|Of|At|How|What|Where|Why|Who|When"
+        r"|To|From|My|His|Her|Our) ))"
         r"(?:[.:)]| ?[-—])? (?=[\"'(]?[A-Z])",
         _read_opening,
         parted=False,

@@ -82,7 +82,8 @@ def _read_known_emergency(match: re.Match[str]) -> str | None:
 _CALL_WORDS = r"[Cc]all|[Dd]ial|[Tt]el|[Pp]hone|[Rr]ing|[Ee]mergency|[Tt]ext|[Tt]elephone|[Hh]otline|[Ff]ax"
 _CALLING = re.compile(rf"\b(?:{_CALL_WORDS})\b[^.?]*$")
 _DATE_LIKE = re.compile(
-    r"(?:1[0-9]|20)[0-9]{2}[ .-][0-9]{1,2}[ .-][0-9]{1,2}|[0-9]{1,2}[ .-][0-9]{1,2}[ .-](?:(?:1[0-9]|20)[0-9]{2}|[0-9]{2})"
+    r"(?:1[0-9]|20)[0-9]{2}[ .-][0-9]{1,2}[ .-][0-9]{1,2}|[0-9]{1,2}[ .-][0-9]{1,2}[ .-](?:(?:1[0-9]"
+    r"|20)[0-9]{2}|[0-9]{2})"
 )
 _MAX_TELEPHONE_DIGITS = 15
 
@@ -103,7 +104,8 @@ _CALLED = (
 TELEPHONES = [
     rule(
         "number.telephone",
-        rf"(?P<before>{_CALLED})(?P<digits>\(?[0-9]{{1,5}}\)?(?:[ .-][0-9]{{2,8}}){{1,5}})(?![0-9A-Za-z%€$£°/:-]|[.,][0-9]| [0-9])",
+        rf"(?P<before>{_CALLED})(?P<digits>\(?[0-9]{{1,5}}\)?(?:[ .-][0-9]{{2,8}}){{1,5}})"
+        rf"(?![0-9A-Za-z%€$£°/:-]|[.,][0-9]| [0-9])",
         _read_called,
     ),
     rule(

@@ -287,11 +287,9 @@ _SOON = rf"(?=[0-9.,]{{1,40}}[ -]?[{re.escape(''.join(sorted({unit[0] for unit i
 _AFTER = r"(?![A-Za-z0-9']|\^)"
 _STOP = r"(?:\.(?= [a-z0-9@&]|[,;)]))?"
 
-_NAMES = either(
-    {*units(), *(unit.replace("μ", "µ") for unit in units())}  # the sign and the letter
-)
+_NAMES = either({*units(), *(unit.replace("μ", "µ") for unit in units())})
 _RAISED = "⁻[¹²³⁴]"
-_NEGATIVE = rf"(?:{_RAISED}|\^?[-−][1-4](?![0-9])|\^\{{[-−][1-4]\}})"
+_NEGATIVE = rf"(?:{_RAISED}|\^?[-\u2212][1-4](?![0-9])|\^\{{[-\u2212][1-4]\}})"
 _PRODUCT = (
     rf"(?P<units>(?:{_NAMES})(?:[²³]|\^[23](?![0-9]))?{_NEGATIVE}?(?:[·⋅∙ *](?:{_NAMES})(?:[²³]|{_NEGATIVE})?){{0,3}})"
 )
@@ -301,7 +299,7 @@ _RAISED_DIGITS = str.maketrans("¹²³⁴", "1234")
 
 def _read_product(match: re.Match[str]) -> str | None:
     """4 mg·mL⁻¹ -> 4 mg/mL: units with negative powers as fractions, which the rules of units read."""
-    written = match["units"].replace("µ", "μ")  # the sign and the letter
+    written = match["units"].replace("µ", "μ")
     over: list[str] = []
     under: list[str] = []
     place = 0
@@ -328,7 +326,8 @@ def _read_product(match: re.Match[str]) -> str | None:
 POWERS = [
     rule(
         "unit.product",
-        rf"(?P<number>{RUN}[0-9.,]{{0,15}}[0-9])(?P<gap>[ \u00a0\u2009\u202f]?)(?=[^\s0-9]{{1,6}}[\s·⋅∙*⁻^²³−-]){_PRODUCT}(?![A-Za-z0-9⁻])",
+        rf"(?P<number>{RUN}[0-9.,]{{0,15}}[0-9])(?P<gap>[ \u00a0\u2009\u202f]?)"
+        rf"(?=[^\s0-9]{{1,6}}[\s·⋅∙*⁻^²³\u2212-]){_PRODUCT}(?![A-Za-z0-9⁻])",
         _read_product,
         parted=False,
     ),

@@ -114,7 +114,8 @@ def two_digit_year(digits: str) -> str:
 _DETERMINER = re.compile(
     r"(?<![A-Za-z'])(?:(?:an?|the|th(?:is|at|ese|ose)|his|her|my|your|our|their|its|every|each|another|any|no|some|several|both"
     r"|two|three|four|five|six|ten|[0-9]{1,2}|(?!(?:it|that|what|there|here|who|where|let|how|he|she)')[a-z]{2,15}'s?)"
-    r"(?: (?:new|old|crisp|shiny|cheap|little|small|big|nice|tiny|mere|whole|same|first|second|last|single|free|fake|plain"
+    r"(?: (?:new|old|crisp|shiny|cheap|little|small|big|nice|tiny|mere|whole|same|first|second|last"
+    r"|single|free|fake|plain"
     r"|simple|basic|good|great|cool|lovely|fancy|extra|full|flat|other|red|blue|green|black|white|own|usual|daily|weekly"
     r"|monthly|annual))?) \Z",
     re.IGNORECASE,

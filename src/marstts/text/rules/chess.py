@@ -72,7 +72,8 @@ def _read_long_move(match: re.Match[str]) -> str | None:
         return None
     piece = _PIECES[match["piece"]] + " " if match["piece"] else ""
     joint = "takes" if match["joint"] == "x" else "to"
-    return f"{piece}{match['a']} {cardinal(match['b'])} {joint} {match['c']} {cardinal(match['d'])}{_ENDS[match['mark'] or '']}"
+    start, goal = f"{match['a']} {cardinal(match['b'])}", f"{match['c']} {cardinal(match['d'])}"
+    return f"{piece}{start} {joint} {goal}{_ENDS[match['mark'] or '']}"
 
 
 def _read_number(match: re.Match[str]) -> str | None:
@@ -107,7 +108,8 @@ RULES = [
     ),
     rule(
         "chess.number",
-        rf"(?<![\w.,-])(?P<number>[1-9][0-9]?)(?=[a-h][1-8](?![\w]))(?=.{{0,80}}(?<![\w/-])(?:{_ANY_MOVE}|[1-9][0-9]?\.? [a-h][1-8])(?![\w/-]))",
+        rf"(?<![\w.,-])(?P<number>[1-9][0-9]?)(?=[a-h][1-8](?![\w]))(?=.{{0,80}}(?<![\w/-])"
+        rf"(?:{_ANY_MOVE}|[1-9][0-9]?\.? [a-h][1-8])(?![\w/-]))",
         lambda match: f"{match['number']}, ",
         parted=False,
     ),

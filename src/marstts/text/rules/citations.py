@@ -65,7 +65,7 @@ def _spell(match: re.Match[str]) -> str:
 
 
 def _spell_hexadecimal(match: re.Match[str]) -> str | None:
-    """Hexadecimal digits one by one; a year or an amount with an abbreviation behind it is none: 10000BC, 5000000CAD."""
+    """Hexadecimal digits one by one; numbers with an abbreviation behind them are none: 10000BC, 5000000CAD."""
     return None if re.fullmatch("[0-9]+(?:AD|BC|CE|BCE|CAD|[A-Fa-f])", match["code"]) else spelled(match["code"])
 
 
@@ -95,14 +95,17 @@ def _read_item_number(match: re.Match[str]) -> str | None:
     return f"{match['number']}, " if is_item else None
 
 
-_CITED = r"[0-9]{1,3}[a-z]?(?: ?(?:,|;|-|—|–|to|and) ?[0-9]{1,3}[a-z]?){0,9}"
+_CITED = r"[0-9]{1,3}[a-z]?(?: ?(?:,|;|-|—|\u2013|to|and) ?[0-9]{1,3}[a-z]?){0,9}"
 _KEEPS_BRACKETS = re.compile(
     r"(?:=|[<>+*/(\[,:]|\b(?:press|type|key|keys|enter|choose|option|select|button|number|step|item|line|row|column|index|list|array"
     r"|vector|range|interval|set|point|pair|matrix|returns?|in|see|of|from|by|ref|refs|reference|references|and|or|to|is|are|was"
     r"|at|with|between|version|page|chapter|figure|table|tuple|slot|channel|level|the|a))\s?\Z",
     re.IGNORECASE,
 )
-_CODE_NAME = re.compile(r"(?:\b[a-z]|\b(?:arr|array|list|data|items|args|argv|matrix|vector|values?|dict|map|buf|buffer|nums|self|stack|queue"
+_CODE_NAME = re.compile(
+    r"(?:\b[a-z]|\b(?:arr|array|list|data|items|args|argv|matrix|vector|values?"
+    r"|dict|map|buf|buffer|nums|self|stack|queue"
+
                         r"|str|words|lines|rows|cols|tokens|ids|keys|x|y)|[a-z][A-Z][a-z]+|_\w+|\)|\])\Z")  # fmt: skip
 _CODE_AFTER = re.compile(r" ?(?:[-+*/]?=|\+\+|[-+*/%<>] |\(|\{|\[(?![0-9])|\.[a-z])")
 
@@ -123,21 +126,23 @@ def _drop_citation(match: re.Match[str]) -> str | None:
 BRACKETS = [
     rule(
         "note.citation",
-        rf"(?<=[A-Za-z0-9.,;:!?)\"'”’\]])(?P<cited>(?: ?\[{_CITED}(?:, ?pp?\. ?[0-9]{{1,4}}(?:[-–—][0-9]{{1,4}})?)?\](?:[,–—-] ?(?=\[[0-9]))?){{1,9}})"
+        rf"(?<=[A-Za-z0-9.,;:!?)\"'”\u2019\]])(?P<cited>(?: ?\[{_CITED}(?:, ?pp?\. ?[0-9]{{1,4}}"
+        rf"(?:[-\u2013—][0-9]{{1,4}})?)?\](?:[,\u2013—-] ?(?=\[[0-9]))?){{1,9}})"
         r"(?![A-Za-z0-9{(])",
         _drop_citation,
         parted=False,
     ),
     rule(
         "note.citation",
-        r" ?\[(?:(?:see|cf\.?|e\.g\.,?) )?-?@[A-Za-z0-9_:.#$%&+?<>~/-]{1,60}[^\[\]]{0,120}\]|(?<=\w) ?\[(?:citation needed|note [0-9]{1,3}"
+        r" ?\[(?:(?:see|cf\.?|e\.g\.,?) )?-?@[A-Za-z0-9_:.#$%&+?<>~/-]{1,60}[^\[\]]{0,120}\]|"
+        r"(?<=\w) ?\[(?:citation needed|note [0-9]{1,3}"
         r"|n [0-9]{1,2}|clarification needed|better source needed|when\?|who\?|according to whom\?)\]",
         "",
         parted=False,
     ),
     rule(
         "note.mark",
-        r"(?<=[A-Za-z0-9.,;:!?)\"'”’])(?:[†‡]{1,3}|\[[†‡*§¶]{1,3}\]|(?<=[a-z.,!?])[*]{1,3}(?=[\s.,;:!?)]|$))(?![A-Za-z0-9])",
+        r"(?<=[A-Za-z0-9.,;:!?)\"'”\u2019])(?:[†‡]{1,3}|\[[†‡*§¶]{1,3}\]|(?<=[a-z.,!?])[*]{1,3}(?=[\s.,;:!?)]|$))(?![A-Za-z0-9])",
         "",
         parted=False,
     ),
@@ -212,7 +217,8 @@ RULES = [
     ),
     rule(
         "number.hash",
-        rf"(?P<before>\b(?:{either(word_set('names', 'before_hexadecimal'))}|{either(map(str.capitalize, word_set('names', 'before_hexadecimal')))}"
+        rf"(?P<before>\b(?:{either(word_set('names', 'before_hexadecimal'))}"
+        rf"|{either(map(str.capitalize, word_set('names', 'before_hexadecimal')))}"
         r"|SHA|MD5|CRC|ID|UID|GUID|UUID)(?: is| was|:| =)? )"
         r"(?=[0-9A-Fa-f-]{0,40}[A-Fa-f])(?=[A-Fa-f-]{0,40}[0-9])(?P<code>[0-9A-Fa-f]{4,64}(?:-[0-9A-Fa-f]{2,12}){0,6})(?![A-Za-z0-9-])",
         lambda match: match["before"] + spelled(*match["code"].split("-")),

@@ -104,7 +104,8 @@ _LETTERED = word_set("names", "lettered")
 _LETTERED_PLACE = either({*_LETTERED, *map(str.lower, _LETTERED), *(f"{place}s" for place in _LETTERED)}
                          | {f"{place.lower()}s" for place in _LETTERED})  # fmt: skip
 _NEAR_RUNWAY = re.compile(
-    r"\b(?:[Rr]unways?|[Ll]and(?:s|ed|ing)?|[Tt]ake-?offs?|[Tt]ook off|[Tt]axi(?:ed|ing|way)?|[Aa]pproach|ILS|RNAV|RWY|[Tt]ower"
+    r"\b(?:[Rr]unways?|[Ll]and(?:s|ed|ing)?|[Tt]ake-?offs?|[Tt]ook off|[Tt]axi(?:ed|ing|way)?"
+    r"|[Aa]pproach|ILS|RNAV|RWY|[Tt]ower"
     r"|[Cc]leared|[Dd]epart(?:s|ed|ure)?)\b|(?<![0-9A-Za-z])[0-3][0-9]R(?![A-Za-z0-9])"
 )
 
