@@ -122,7 +122,7 @@ def test_tensors_that_claim_more_than_the_file_holds_are_refused(tensors: dict[s
     tensors["inp_emb.weight"] = torch.zeros(1).expand(10**12, 16)
     path = tmp_path / "expanded.pt"
     torch.save({"model": tensors, "cfg": {}}, path)
-    assert "more than the file has" in refusal(path)
+    assert "more numbers than the file has" in refusal(path)
 
 
 def test_names_that_become_equal_are_refused(tensors: dict[str, Any], tmp_path: Path) -> None:

@@ -290,6 +290,95 @@ def test_inner_weights_are_taken_into_the_graph(tmp_path):
     assert np.array_equal(open_session(path).run(None, {"x": x})[0], expected)
 
 
+def loop_over(rounds: Any, *more: Any, **options: Any) -> bytes:
+    """A graph with a loop whose number of rounds is this tensor."""
+    body = loop_body(helper.make_tensor("inner", FLOAT, [9], [1.0] * 9))
+    node = helper.make_node("Loop", [rounds.name, "", "x"], ["y"], body=body)
+    value = helper.make_tensor_value_info
+    inputs = [value("x", FLOAT, ["n", 3]), *options.get("inputs", [])]
+    nodes = [node] * options.get("copies", 1)
+    graph = helper.make_graph(nodes, "g", inputs, [value("y", FLOAT, None)], [rounds, *more])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10).SerializeToString()
+
+
+def hidden_rounds(folder: Path, field: str) -> bytes:
+    """Rounds with a small number in a field of their own, and a large one in the file."""
+    save_file({"m": np.array([2**60])}, folder / "weights.safetensors")
+    tensor = external("turns", (), places(folder / "weights.safetensors")["m"], INT64)
+    if field == "raw_data":
+        tensor.raw_data = struct.pack("<q", 5)
+    elif field:
+        getattr(tensor, field).append(5)
+    return loop_over(tensor)
+
+
+@pytest.mark.parametrize("field", ["int64_data", "raw_data", "int32_data", "uint64_data", "float_data", ""])
+def test_a_loop_over_a_number_of_a_file_is_refused(tmp_path, field):
+    (tmp_path / "graph.onnx").write_bytes(hidden_rounds(tmp_path, field))
+    assert re.search("values of its own and of a file|not known to end", refusal(tmp_path / "graph.onnx"))
+
+
+def test_loops_of_unknown_or_many_rounds_are_refused(tmp_path):
+    def turns(dims: list[int], *values: int) -> Any:
+        return helper.make_tensor("turns", INT64, dims, list(values))
+
+    value = helper.make_tensor_value_info("turns", INT64, [])
+    graphs = [
+        loop_over(turns([], 5), inputs=[value]),  # a caller may give another number
+        loop_over(turns([], 300), copies=4),
+        loop_over(turns([2], 5, 2**40)),
+        loop_over(helper.make_tensor("turns", INT64, [2], struct.pack("<qq", 5, 0), raw=True)),
+        loop_over(turns([], -1)),
+    ]
+    for content in graphs:
+        (tmp_path / "graph.onnx").write_bytes(content)
+        assert "not known to end" in refusal(tmp_path / "graph.onnx")
+    (tmp_path / "graph.onnx").write_bytes(loop_over(turns([], 5)))
+    open_session(tmp_path / "graph.onnx")
+
+
+@pytest.mark.parametrize(
+    "shape", [(-2, -20), (-1, -1, 12), (1,) * 70 + (12,), (12, 0), (2**62, 2**62, 12), (12, -1, -1)]
+)
+@pytest.mark.parametrize("name", ["outer", "inner"])
+def test_impossible_shapes_are_refused(tmp_path, name, shape):
+    path = write_model(tmp_path)
+    model = onnx.load(str(path), load_external_data=False)
+    body = model.graph.node[1].attribute[0].g
+    [tensor] = [each for each in [*model.graph.initializer, *body.initializer] if each.name == name]
+    tensor.dims[:] = shape
+    path.write_bytes(model.SerializeToString())
+    assert re.search("impossible shape|do not agree", refusal(path))
+
+
+def test_an_inline_tensor_of_an_impossible_shape_is_refused(tmp_path):
+    constant = TensorProto(name="c", dims=[-1, -4], data_type=FLOAT, float_data=[1.0] * 4)
+    (tmp_path / "graph.onnx").write_bytes(everywhere(constant)["attribute"].SerializeToString())
+    assert "impossible shape" in refusal(tmp_path / "graph.onnx")
+
+
+@pytest.mark.parametrize("is_inner", [True, False])
+def test_weights_that_are_used_so_often_that_they_fill_the_memory_are_refused_at_once(tmp_path, is_inner):
+    save_file({"w": np.zeros(2**20, np.float32)}, tmp_path / "weights.safetensors")
+    place = places(tmp_path / "weights.safetensors")["w"]
+    tensors = [external(f"w{number}", (2**20,), place) for number in range(100)]
+    constant = helper.make_tensor("c", FLOAT, [1], [1.0])
+    content = everywhere(constant)["subgraph" if is_inner else "initializer"]
+    target = content.graph.node[0].attribute[0].g if is_inner else content.graph
+    del target.initializer[:]
+    target.initializer.extend(tensors)
+    (tmp_path / "graph.onnx").write_bytes(content.SerializeToString())
+    assert "uses its weights so often" in refusal(tmp_path / "graph.onnx")
+
+
+def test_a_header_that_states_a_tensor_twice_is_refused(tmp_path):
+    path = write_model(tmp_path)
+    entry = '"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}'
+    header = f"{{{entry},{entry}}}".encode()
+    (tmp_path / "weights.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + bytes(4))
+    assert "expected weights as a safetensors file" in refusal(path)
+
+
 def test_deep_nesting_is_refused(tmp_path):
     graph = field(5, external("t", (1,), {"location": "w", "offset": 0, "length": 4}).SerializeToString())
     for _ in range(40):

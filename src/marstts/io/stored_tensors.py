@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
@@ -41,6 +42,14 @@ class Stored:
         return Stored(self.dtype, (last - first, *self.shape[1:]), self.offset + first * size, (last - first) * size)
 
 
+def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The keys and values of an object; ValueError where a key occurs twice: readers differ in which they choose."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key occurs twice")
+    return found
+
+
 def stored_tensors(
     path: Path, kind: type[MarsError] = CheckpointError, max_header_bytes: int = MAX_HEADER_BYTES
 ) -> dict[str, Stored]:
@@ -50,7 +59,7 @@ def stored_tensors(
         content = file.read(header_size) if header_size <= max_header_bytes else b""
     try:
         with safe_open(path, "numpy"):  # checks types, shapes and positions
-            header = json.loads(content)
+            header = json.loads(content.decode("utf-8"), object_pairs_hook=_without_repetition)
     except (SafetensorError, OSError, ValueError, RecursionError) as error:
         what = "weights" if kind is CheckpointError else "arrays"
         raise kind(

@@ -19,7 +19,17 @@ from google.protobuf.message import DecodeError
 from marstts.errors import CheckpointError
 
 MAX_ROUNDS = 1000
-"""Rounds of a loop; ours has seven, the positions of a patch."""
+"""Rounds of all loops together; ours has one of seven, the positions of a patch."""
+
+MAX_AXES = 16
+MAX_AXIS = 2**40
+"""Axes of a tensor, and numbers along one of them."""
+
+INLINE_FIELDS = ("raw_data", "float_data", "int32_data", "string_data", "int64_data", "double_data", "uint64_data")
+"""Fields that hold the values of a tensor; one with a place in a file has none of them."""
+
+EXTERNAL = 1
+"""TensorProto.DataLocation."""
 
 INT64 = 7
 """TensorProto.DataType."""
@@ -96,29 +106,50 @@ def parse_model(content: bytes) -> Any:
     return model
 
 
-def tensors_elsewhere(graph: Any, is_main: bool = True) -> Iterator[tuple[Any, BytePlace, bool]]:
+def tensors_elsewhere(graph: Any) -> Iterator[tuple[Any, BytePlace, bool]]:
     """Every tensor whose bytes lie in another file, its place, and whether it belongs to the main graph.
 
-    Raises CheckpointError where such a tensor is unusual, or the graph may repeat itself for longer than ours do.
+    Raises CheckpointError where any tensor is unusual, or the graph may repeat itself for longer than ours do.
     """
+    yield from _tensors_of(graph, is_main=True)
+    rounds = sum(_num_rounds(graph, node) for node in graph.node)
+    if rounds > MAX_ROUNDS:
+        raise _endless()
+
+
+def _tensors_of(graph: Any, *, is_main: bool) -> Iterator[tuple[Any, BytePlace, bool]]:
     names = [tensor.name for tensor in graph.initializer]
     if not are_text(names):
         raise CheckpointError("this ONNX graph has a name that is no UTF-8 text")
     if len(names) != len(set(names)):
         raise CheckpointError("this ONNX graph defines a tensor twice; do not use this model")
     for tensor in graph.initializer:
+        _check_shape(tensor)
         if tensor.external_data or tensor.data_location:
             yield tensor, _place(tensor), is_main
     for node in graph.node:
         for attribute in node.attribute:
+            _check_shape(attribute.t)
             if attribute.t.external_data or attribute.t.data_location:
                 raise CheckpointError("this ONNX graph names a file in an attribute; do not use this model")
             if attribute.HasField("g"):
-                _check_rounds(graph, node, is_main)
-                yield from tensors_elsewhere(attribute.g, False)
+                if node.op_type != "If" and not (is_main and node.op_type == "Loop"):  # no loop within another
+                    raise _endless()
+                yield from _tensors_of(attribute.g, is_main=False)
+
+
+def _check_shape(tensor: Any) -> None:
+    """CheckpointError where a tensor has too many axes, or an impossible one."""
+    if len(tensor.dims) > MAX_AXES or any(not 0 <= size <= MAX_AXIS for size in tensor.dims):
+        shown = str(list(tensor.dims[: MAX_AXES + 1]))[:200]
+        raise CheckpointError(f"this ONNX graph has a tensor of the impossible shape {shown}; do not use this model")
 
 
 def _place(tensor: Any) -> BytePlace:
+    if tensor.data_location != EXTERNAL or any(getattr(tensor, field) for field in INLINE_FIELDS):
+        raise CheckpointError(
+            "this ONNX graph has parts that no graph of ours has: a tensor with values of its own and of a file"
+        )
     values = {entry.key: entry.value for entry in tensor.external_data}
     is_usual = len(values) == len(tensor.external_data) and values.keys() == {"location", "offset", "length"}
     if not is_usual or not are_text(values.values()):
@@ -146,21 +177,31 @@ def is_plain_name(name: str) -> bool:
     return name.isprintable() and name not in ("", ".", "..") and not set(name) & set('/\\:*?"<>|')
 
 
-def _check_rounds(graph: Any, node: Any, is_main: bool) -> None:
-    """CheckpointError unless a node runs its inner graph a known, small number of times.
+def _num_rounds(graph: Any, node: Any) -> int:
+    """How often a node of the main graph runs its inner graph; CheckpointError where that is not known.
 
-    That is a condition, or a loop of the main graph (no loop within another) over a constant number of rounds.
+    It is known for a condition, and for a loop over a number that the graph itself states.
     """
-    if node.op_type == "If":
-        return
-    rounds = [tensor for tensor in graph.initializer if is_main and list(node.input[:1]) == [tensor.name]]
-    if node.op_type == "Loop" and len(rounds) == 1 and rounds[0].name and rounds[0].data_type == INT64:
-        values = [*rounds[0].int64_data]
-        if rounds[0].raw_data:
-            values.append(int.from_bytes(rounds[0].raw_data, "little", signed=True))
-        computed = any(rounds[0].name in other.output for other in graph.node)
-        if len(values) == 1 and 0 <= values[0] <= MAX_ROUNDS and not computed:
-            return
-    raise CheckpointError(
+    if node.op_type != "Loop":
+        return 0
+    name = node.input[0] if node.input else ""
+    counts = [tensor for tensor in graph.initializer if name and tensor.name == name]
+    is_computed = any(name in other.output for other in graph.node) or any(name == each.name for each in graph.input)
+    if len(counts) != 1 or is_computed:
+        raise _endless()
+    [count] = counts
+    is_elsewhere = count.external_data or count.data_location
+    if count.data_type != INT64 or is_elsewhere or any(size != 1 for size in count.dims):
+        raise _endless()
+    values = [*count.int64_data]
+    if count.raw_data:
+        values.append(int.from_bytes(count.raw_data, "little", signed=True) if len(count.raw_data) == 8 else -1)
+    if len(values) != 1 or not 0 <= values[0] <= MAX_ROUNDS:
+        raise _endless()
+    return int(values[0])
+
+
+def _endless() -> CheckpointError:
+    return CheckpointError(
         f"this ONNX graph has a loop that is not known to end within {MAX_ROUNDS} rounds; do not use this model"
     )

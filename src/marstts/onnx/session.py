@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import mmap
 import os
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from math import prod
@@ -21,11 +22,17 @@ import onnxruntime
 from numpy.typing import NDArray
 
 from marstts.errors import CheckpointError
-from marstts.io.reading import open_regular, printable_name, printable_text, read_regular_file
+from marstts.io.reading import open_regular, printable_name, printable_text, read_regular_file, show_bytes
 from marstts.io.stored_tensors import MAX_WEIGHTS_BYTES, stored_tensors
 from marstts.onnx.graph import BytePlace, parse_model, tensors_elsewhere
 
 MAX_GRAPH_BYTES = 256 * 2**20
+
+MAX_INNER_BYTES = 256 * 2**20
+"""Weights of inner graphs, which are copied for each mention."""
+
+MAX_MENTIONS = 4
+"""How often the bytes of weights may be used by one graph, on average."""
 
 DEFAULT_MEMORY_BYTES = 16 * 2**30
 """Memory of a machine that does not tell."""
@@ -47,7 +54,8 @@ class MappedWeights:
         self.path = graph.parent / name
         try:
             with open_regular(self.path, MAX_WEIGHTS_BYTES, CheckpointError) as file:
-                self.tensors = list(stored_tensors(self.path).values())
+                found = stored_tensors(self.path).values()
+                self.tensors = sorted((each.offset, each.offset + each.length) for each in found if each.length)
                 self.content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         except CheckpointError as error:
             raise CheckpointError(f"{error}; expected the weights of {printable_name(graph.name)} here") from error
@@ -55,7 +63,8 @@ class MappedWeights:
     def read(self, place: BytePlace) -> memoryview:
         """The bytes at a place; CheckpointError unless they lie within one tensor of the file."""
         end = place.offset + place.length
-        if not any(stored.offset <= place.offset and end <= stored.offset + stored.length for stored in self.tensors):
+        number = bisect_right(self.tensors, place.offset, key=lambda bounds: bounds[0]) - 1
+        if number < 0 or end > self.tensors[number][1]:
             raise CheckpointError(
                 f"{printable_name(self.path)}: the graph next to it needs the bytes {place.offset} to {end}, which "
                 "are no tensor of this file; graph and weights belong to different models"
@@ -65,7 +74,7 @@ class MappedWeights:
     def array(self, tensor: Any, place: BytePlace) -> NDArray[np.generic]:
         """The values of a tensor, not copied; CheckpointError where shape and bytes disagree."""
         code = NUMBERS.get(tensor.data_type)
-        if code is None or prod(tensor.dims) * np.dtype(code).itemsize != place.length:
+        if code is None or place.length == 0 or prod(tensor.dims) * np.dtype(code).itemsize != place.length:
             raise CheckpointError(
                 f"{printable_name(self.path)}: the graph next to it needs {place.length} bytes as a tensor of shape "
                 f"{list(tensor.dims)} in number format {tensor.data_type}, which do not agree"
@@ -90,12 +99,15 @@ def open_session(path: Path, threads: int = 1) -> Session:
     except CheckpointError as error:
         raise CheckpointError(f"{printable_name(path)}: {error}") from error
     files = {name: MappedWeights(path, name) for name in sorted({place.file for _, place, _ in elsewhere})}
+    for _, place, _ in elsewhere:
+        files[place.file].read(place)  # which checks that it is there
+    check_mentions(path, [(place.length, is_main) for _, place, is_main in elsewhere], list(files.values()))
     named = {}
     for tensor, place, is_main in elsewhere:
         if is_main:
             named[tensor.name] = files[place.file].array(tensor, place)
         else:
-            tensor.raw_data = bytes(files[place.file].read(place))
+            tensor.raw_data = files[place.file].array(tensor, place).tobytes()
             tensor.ClearField("external_data")
             tensor.ClearField("data_location")
     session = start_session(path, model.SerializeToString(), named, threads)
@@ -103,6 +115,20 @@ def open_session(path: Path, threads: int = 1) -> Session:
         for weights in files.values():  # most were copied; the system brings back the pages that are used again
             weights.content.madvise(mmap.MADV_DONTNEED)
     return session
+
+
+def check_mentions(path: Path, lengths: Sequence[tuple[int, bool]], files: Sequence[MappedWeights]) -> None:
+    """CheckpointError where weights unfold to much more than the files have: each mention of them may be a copy.
+
+    lengths: bytes of each mention, and whether it is in the main graph.
+    """
+    inner = sum(length for length, is_main in lengths if not is_main)
+    total, stored = sum(length for length, _ in lengths), sum(len(file.content) for file in files)
+    if inner > MAX_INNER_BYTES or total > MAX_MENTIONS * stored:
+        raise CheckpointError(
+            f"{printable_name(path)}: this ONNX graph uses its weights so often that they take {show_bytes(total)}, "
+            f"{show_bytes(inner)} of them in loops and conditions; do not use this model"
+        )
 
 
 @lru_cache(maxsize=1)

@@ -7,6 +7,7 @@ need no key; the requests need one.
 from __future__ import annotations
 
 import io
+import time
 from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path, PurePath
@@ -22,6 +23,7 @@ from marstts import audio
 from marstts.errors import DataError
 from marstts.io.reading import printable_text
 from marstts.server.api_errors import ApiError, storage_error
+from marstts.server.callers import caller_of
 from marstts.server.schemas import as_json, read_body
 from marstts.server.service import SpeechService
 from marstts.server.voices_api import read_upload
@@ -29,7 +31,7 @@ from marstts.synthesis.clone import first_seconds, prepare, read_transcript
 from marstts.synthesis.synthesizer import Synthesizer
 from marstts.synthesis.transcript_check import transcript_fits
 from marstts.synthesis.words.written_forms import with_forms
-from marstts.text.books.book import read_book
+from marstts.text.books.book import Book, read_book
 from marstts.text.lexicon import Lexicon
 from marstts.text.phones import readable
 from marstts.text.reading import read_text
@@ -40,6 +42,12 @@ TYPES = {".html": "text/html; charset=utf-8", ".css": "text/css", ".js": "text/j
 STATIC = files("marstts.server") / "static"
 
 MAX_NAME_CHARACTERS = 80
+
+PARAGRAPH_CHARACTERS = 16_384
+"""Characters of a paragraph whose sentences are found at once: what has no sentences takes long."""
+
+MAX_CUT_SECONDS = 0.5
+"""Processor time in which a book that was read must be divided."""
 
 
 class TextBody(BaseModel):
@@ -87,7 +95,9 @@ def add_requests(app: FastAPI, service: SpeechService) -> None:
         """Divide a book or a text file into parts that one request can speak."""
         content, fields = await read_upload(request, "file", limits.upload_bytes)
         name = printable_text(fields.get("name", ""), MAX_NAME_CHARACTERS) or "the file"
-        return as_json(await service.run_upload(lambda: parts_of(content, name, limits.input_characters)))
+        return as_json(
+            await service.read_book(caller_of(request), lambda: parts_of(content, name, limits.input_characters))
+        )
 
     @app.post("/v1/audio/transcript_check", include_in_schema=False)
     async def transcript_check(request: Request) -> Response:
@@ -98,7 +108,8 @@ def add_requests(app: FastAPI, service: SpeechService) -> None:
             sentence = f"transcript: expected at most {limits.transcript_characters} characters."
             raise ApiError(400, sentence, param="transcript")
         fits = await service.run_upload(
-            lambda: recording_has_words(service.synthesizer, recording, words, limits.upload_seconds)
+            caller_of(request),
+            lambda: recording_has_words(service.synthesizer, recording, words, limits.upload_seconds),
         )
         return as_json({"fits": fits})
 
@@ -133,18 +144,27 @@ def parts_of(content: bytes, name: str, max_characters: int) -> dict[str, object
             path = Path(folder) / "book"
             path.write_bytes(content)
             book = read_book(path)
+        return divided(book, path.name, name, max_characters)
     except DataError as error:
         raise ApiError(400, str(error).replace(str(path), name)) from error
     except OSError as error:
         raise storage_error(error) from error
-    parts = []
+
+
+def divided(book: Book, file_name: str, name: str, max_characters: int) -> dict[str, object]:
+    """Title and parts of a book; `name` in place of the name of its file. DataError where that takes too long."""
+    started, parts = time.thread_time(), []
     for chapter in book:
-        title = chapter.title if chapter.title != path.name else name
+        title = chapter.title if chapter.title != file_name else name
         heading = f"{title}\n\n" if len(book.chapters) > 1 else ""
-        pieces = list(cut(heading + chapter.text, max_characters))
+        pieces = []
+        for piece in cut(heading + chapter.text, max_characters):
+            pieces.append(piece)
+            if time.thread_time() - started > MAX_CUT_SECONDS:
+                raise DataError(f"{name}: the text takes too long to divide; give it in smaller files")
         for number, text in enumerate(pieces, 1):
             parts.append({"title": f"{title} ({number} of {len(pieces)})" if len(pieces) > 1 else title, "text": text})
-    return {"title": book.title if book.title != path.name else name, "parts": parts}
+    return {"title": book.title if book.title != file_name else name, "parts": parts}
 
 
 def cut(text: str, max_characters: int) -> Iterator[str]:
@@ -152,7 +172,7 @@ def cut(text: str, max_characters: int) -> Iterator[str]:
     piece = ""
     for paragraph in text.split("\n\n"):
         short = len(paragraph) <= max_characters
-        for index, part in enumerate([paragraph] if short else split_sentences(paragraph, max_characters)):
+        for index, part in enumerate([paragraph] if short else sentences_of(paragraph, max_characters)):
             joint = " " if index else "\n\n"
             if piece and len(piece) + len(joint) + len(part) > max_characters:
                 yield piece
@@ -160,6 +180,17 @@ def cut(text: str, max_characters: int) -> Iterator[str]:
             piece += (joint if piece else "") + part
     if piece.strip():
         yield piece
+
+
+def sentences_of(paragraph: str, max_characters: int) -> Iterator[str]:
+    """The sentences of a long paragraph, a part of it at a time, which ends between words where it can."""
+    place = 0
+    while place < len(paragraph):
+        end = place + PARAGRAPH_CHARACTERS
+        if end < len(paragraph):
+            end = max(paragraph.rfind(" ", place, end), paragraph.rfind("\n", place, end)) + 1 or end
+        yield from split_sentences(paragraph[place:end], max_characters)
+        place = end
 
 
 def recording_has_words(synthesizer: Synthesizer, recording: bytes, transcript: str, max_seconds: float) -> bool:

@@ -6,10 +6,12 @@ Upstream: the endpoints of `app`.  Downstream: `admission`, `speech_job`, `voice
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import os
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import TypeVar
 
 from marstts.generation.scheduler import AsyncScheduler
@@ -23,6 +25,7 @@ from marstts.server.metrics import RequestOutcome, ServerMetrics
 from marstts.server.schemas import SpeechBody
 from marstts.server.settings import ServeSettings
 from marstts.server.speech_job import FilePiece, JobEnded, JobScheduler, JobSpec, SharedBatch, SpeechJob, make_pieces
+from marstts.server.uploads import UploadQueue
 from marstts.server.voice_store import CallersVoices, StoredVoice, VoiceStore
 from marstts.synthesis.synthesizer import Synthesizer
 
@@ -32,7 +35,13 @@ OPENAI_MODELS = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts", "gpt-4o-mini-tts-2025-1
 """OpenAI's model names, all of which mean the model that is served."""
 
 MAX_UPLOADS = 8
-"""Uploads that are cloned or wait for it."""
+"""Uploads that wait for the one that is at work."""
+
+MAX_UPLOAD_WAIT_SECONDS = 30.0
+"""An upload that waited this long gets status 429."""
+
+RELEASE_SECONDS = 5.0
+"""Time after a book, when its answer should have been sent, until its memory is given back."""
 
 MAX_LOAD = 0.55
 """Share of the measured throughput that listeners may use. Many callers who begin at once get small chunks, which cost
@@ -83,8 +92,8 @@ class SpeechService:
         self.pool = ThreadPoolExecutor(most, thread_name_prefix="marstts-speech")
         self.started_at = int(time.time())
         self.is_closing = False
-        self._uploads = ThreadPoolExecutor(1, thread_name_prefix="marstts-clone")
-        self._num_uploads = 0
+        self._uploads = UploadQueue(MAX_UPLOADS, MAX_UPLOAD_WAIT_SECONDS, "marstts-clone")
+        self._books = UploadQueue(MAX_UPLOADS, MAX_UPLOAD_WAIT_SECONDS, "marstts-books")
         self.whole_seconds = 0.0
         """Audio of whole files that are at work or wait."""
         self._reading = ThreadPoolExecutor(1, thread_name_prefix="marstts-read")
@@ -129,7 +138,8 @@ class SpeechService:
         self.is_closing = True
         self.scheduler.close()
         self.pool.shutdown(wait=True, cancel_futures=True)
-        self._uploads.shutdown(wait=True, cancel_futures=True)
+        self._uploads.close()
+        self._books.close()
         self._reading.shutdown(wait=True, cancel_futures=True)
 
     def speak(self, body: SpeechBody, caller: Caller, *, budget: AudioBudget | None = None) -> SpeechRun:
@@ -163,17 +173,18 @@ class SpeechService:
         self, name: str, recording: bytes, transcript: str, consent: str, caller: Caller
     ) -> tuple[StoredVoice, list[str]]:
         """Clone a recording on the thread for uploads, and keep the voice -> the voice, and warnings."""
-        return await self.run_upload(lambda: self.voices.create(name, recording, transcript, consent, caller))
+        return await self.run_upload(caller, lambda: self.voices.create(name, recording, transcript, consent, caller))
 
-    async def run_upload(self, work: Callable[[], T]) -> T:
-        """Run work on an uploaded file on the thread for uploads; ApiError 429 where too many wait for it."""
-        if self._num_uploads >= MAX_UPLOADS:
-            raise ApiError(429, "Other recordings are being cloned. Try again later.", retry_after=5)
-        self._num_uploads += 1
+    async def run_upload(self, caller: Caller, work: Callable[[], T]) -> T:
+        """Run work on a caller's recording on the thread for uploads; ApiError 429 where too many wait for it."""
+        return await self._uploads.run(caller.name, work)
+
+    async def read_book(self, caller: Caller, work: Callable[[], T]) -> T:
+        """Run work on a caller's book, which delays no recordings; ApiError 429 where too many wait for it."""
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._uploads, work)
+            return await self._books.run(caller.name, work)
         finally:
-            self._num_uploads -= 1
+            asyncio.get_running_loop().call_later(RELEASE_SECONDS, release_memory)
 
 
 class SpeechRun:
@@ -277,6 +288,12 @@ class SpeechRun:
         self._is_late = True
         if self._job is not None:
             self._job.end()
+
+
+def release_memory() -> None:
+    """Give memory that is free back to the system, where its C library keeps it (glibc)."""
+    with suppress(OSError, AttributeError, TypeError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def num_cores() -> int:

@@ -13,14 +13,16 @@ from dataclasses import dataclass, field, replace
 from xml.etree.ElementTree import Element
 
 from defusedxml import DefusedXmlException
-from defusedxml.ElementTree import ParseError, fromstring
+from defusedxml.ElementTree import ParseError
 
 from marstts.errors import DataError, TextError
+from marstts.text.bounded_xml import DeclarationError, Malformed, parse_xml
 from marstts.text.lexicon import read_pronunciation, respell
 from marstts.text.numbers.words import cardinal, one_by_one, ordinal
 from marstts.text.segments import BREAK_SECONDS, MAX_PAUSE_SECONDS, MAX_RATE, MIN_RATE, Segment
 
 MAX_CHARACTERS = 4 * 2**20
+MAX_ELEMENTS = 500_000
 MAX_DEPTH = 50
 
 RATES = {"x-slow": 0.6, "slow": 0.8, "medium": 1.0, "default": 1.0, "fast": 1.25, "x-fast": 1.6}
@@ -113,11 +115,13 @@ def read_ssml(text: str) -> Document:
     if len(text) > MAX_CHARACTERS:
         raise TextError(f"an SSML document of {len(text)} characters; at most {MAX_CHARACTERS} can be read")
     try:
-        root = fromstring(text.strip("\ufeff \t\r\n").encode("utf-8", "replace"))
+        root = parse_xml(text.strip("\ufeff \t\r\n"), MAX_ELEMENTS)
     except ParseError as error:
         raise TextError(f"expected well-formed SSML, but {error}") from error
-    except (DefusedXmlException, ValueError, LookupError) as error:
-        raise TextError(f"expected SSML without entities, but {type(error).__name__} was found") from error
+    except (DeclarationError, DefusedXmlException) as error:
+        raise TextError("expected SSML without entities, but the document declares entities or attributes") from error
+    except Malformed as error:
+        raise TextError(f"expected SSML, but found {error}") from error
     writer = _Writer()
     _read_element(root, Segment(), writer, depth=0)
     names = ", ".join(writer.unknown)

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-import pickle
 import re
 import socket
-import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
@@ -26,6 +24,7 @@ from marstts.errors import CheckpointError, require
 from marstts.io.config import Config
 from marstts.io.files import atomic_path
 from marstts.io.reading import open_regular, os_errors, printable_name, printable_text
+from marstts.weights.torch_archive import read_torch_archive
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -269,46 +268,27 @@ def short_name(kind: str, sha256: str) -> str:
 def read_tensors(path: Path) -> dict[str, Any]:
     """The content of a safetensors or PyTorch file (a state dict, or a dictionary that holds one), on the CPU.
 
-    PyTorch files are unpickled with `weights_only`: code inside them is refused, not run. Raises CheckpointError where
-    the file is something else.
+    PyTorch files hold tensors and plain data alone: one that names a class is refused, and nothing in it is run. Raises
+    CheckpointError where the file is something else.
     """
+    name = printable_name(path)
     open_regular(path, MAX_WEIGHTS_BYTES, CheckpointError).close()
-    torch = require("torch", EXTRA)
-    try:
-        if path.suffix == ".safetensors":
+    if path.suffix == ".safetensors":
+        try:
             return require("safetensors.torch", EXTRA).load_file(str(path))
-        content = torch.load(path, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as error:
+        except (safetensors.SafetensorError, RuntimeError, ValueError, OSError, LookupError, TypeError) as error:
+            raise CheckpointError(f"{name}: expected weights (safetensors), but: {_first_line(error)}") from error
+
+    def refuse(module: str, kind: str) -> None:
         raise CheckpointError(
-            f"{printable_name(path)}: expected weights alone, but it {reason_of_refusal(error)}, and nothing in a file "
-            "is run here; save its tensors as safetensors on a machine that may trust it"
-        ) from error
-    except (
-        safetensors.SafetensorError,
-        zipfile.BadZipFile,
-        RuntimeError,
-        ValueError,
-        EOFError,
-        OSError,
-        LookupError,
-        TypeError,
-        AttributeError,
-        MemoryError,
-    ) as error:
-        raise CheckpointError(
-            f"{printable_name(path)}: expected weights (safetensors or a PyTorch state dict), but: {_first_line(error)}"
-        ) from error
-    if not isinstance(content, dict):
-        raise CheckpointError(
-            f"{printable_name(path)}: expected a PyTorch state dict, but it holds a {type(content).__name__}"
+            f"{name}: expected weights alone, but it names {printable_text(f'{module}.{kind}', 100)}, and nothing in a "
+            "file is run here; save its tensors as safetensors on a machine that may trust it"
         )
+
+    content = read_torch_archive(path, refuse)
+    if not isinstance(content, dict):
+        raise CheckpointError(f"{name}: expected a PyTorch state dict, but it holds a {type(content).__name__}")
     return content
-
-
-def reason_of_refusal(error: pickle.UnpicklingError) -> str:
-    """The part of PyTorch's message that names what a pickle asks for."""
-    named = re.search(r"GLOBAL ([\w.]+)", str(error))
-    return f"names {printable_text(named[1])}" if named else "holds objects of other classes or is corrupt"
 
 
 def read_metadata(path: Path) -> dict[str, str]:

@@ -1,26 +1,24 @@
 """Published checkpoints: files of tensors from elsewhere, read strictly, and compared with the model that they are for.
 
-Upstream: `pretrained` and `read_inert`, which read tensors without running code.  Downstream: `mars6.released` and
+Upstream: `pretrained` and `torch_archive`, which read tensors without running code.  Downstream: `mars6.released` and
 `mars5.released`, which know the names and sizes of their models.
 Every tensor is expected and every expected tensor is there. A file that gives a wrong size, asks for code to be run, or
-was cut short is refused before anything is built from it. Foreign pickles are read here, where every class that they
-name is replaced (`read_inert`), or by `pretrained.read_tensors`, which takes tensors alone; nowhere else.
+was cut short is refused before anything is built from it. Every class that a pickle names is replaced by an inert one.
 """
 
 from __future__ import annotations
 
-import pickle
 import re
-import zipfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import ValidationError
 
-from marstts.errors import CheckpointError, MarsError, require
+from marstts.errors import CheckpointError, require
 from marstts.weights.pretrained import EXTRA, fingerprint, read_tensors
+from marstts.weights.torch_archive import read_torch_archive
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -45,43 +43,17 @@ def check_file(path: Path, expected_sha256: str | None) -> str:
 def read_content(path: Path) -> dict[str, Any]:
     """Read a published file: the tensors of a `.safetensors`, the entries of a `.pt`.
 
-    Classes that a `.pt` names are neither imported nor run (`published_checkpoint`).
+    Classes that a `.pt` names are neither imported nor run (`torch_archive`).
     """
     return read_archive(path) if path.suffix == ".pt" else read_tensors(path)
 
 
 def read_archive(path: Path) -> dict[str, Any]:
     """The entries of a `.pt`."""
-    check_archive(path)
-    try:
-        content = read_inert(path)
-    except MarsError:
-        raise
-    except Exception as error:  # a corrupt pickle may fail in any way at all
-        raise CheckpointError(f"{path}: expected a PyTorch checkpoint, but it is corrupt ({error!r})") from error
+    content = read_torch_archive(path)
     if not isinstance(content, dict):
         raise CheckpointError(f"{path}: expected a dictionary of PyTorch, but it holds a {type(content).__name__}")
     return content
-
-
-def check_archive(path: Path) -> None:
-    """Refuse what `torch.save` does not write: compressed entries, or more content than the file has bytes.
-
-    Either could unfold to any size in memory.
-    """
-    try:
-        with zipfile.ZipFile(path) as archive:
-            entries = archive.infolist()
-            is_program = any(entry.filename.endswith("/constants.pkl") for entry in entries)
-    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
-        raise CheckpointError(
-            f"{path}: expected a PyTorch checkpoint, but it is corrupt, or of PyTorch before 1.6: {error}"
-        ) from error
-    if is_program:
-        raise CheckpointError(f"{path}: expected weights, but it is a program for TorchScript; not opened")
-    size = sum(entry.file_size for entry in entries)
-    if size > path.stat().st_size or any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
-        raise CheckpointError(f"{path}: unfolds to {size} bytes, which PyTorch checkpoints do not; not opened")
 
 
 def check_numbers(source: str, tensors: Mapping[Any, Any], num_bytes: int | None) -> None:
@@ -194,67 +166,3 @@ def shape_complaints(shapes: Mapping[str, tuple[int, ...]], expected: Mapping[st
         if shapes[name] != expected[name]
     ]
     return complaints
-
-
-# Pickles of published checkpoints, read without running or importing anything that they name.
-# A checkpoint may hold objects of any class next to its tensors: a configuration, a path, a NumPy number. Each such
-# class is replaced by an `Inert` one, and the tensors and plain data around it are kept. The names that are not
-# replaced are those of `ALLOWED`, which make tensors of numbers that the file holds.
-
-ALLOWED = {
-    ("collections", "OrderedDict"),
-    ("torch._utils", "_rebuild_tensor_v2"),
-    ("torch._utils", "_rebuild_parameter"),
-    ("torch", "Size"),
-}
-
-
-class Inert(dict[Any, Any]):
-    """An object of a class that is not imported: it keeps the items of a dictionary, and ignores everything else."""
-
-    def __new__(cls, *args: Any, **options: Any) -> Inert:
-        return super().__new__(cls)
-
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__()
-
-    def __call__(self, *args: Any, **options: Any) -> Inert:
-        return self
-
-    def __setstate__(self, state: Any) -> None: ...
-
-    def append(self, item: Any) -> None: ...
-
-    def extend(self, items: Any) -> None: ...
-
-    def add(self, item: Any) -> None: ...
-
-    __hash__ = object.__hash__  # type: ignore[assignment]
-    __eq__ = object.__eq__
-
-
-class InertPickle:
-    """What `torch.load` takes for a pickle module."""
-
-    def __init__(self) -> None:
-        class Unpickler(pickle.Unpickler):
-            def find_class(self, module: str, name: str) -> Any:
-                if (module, name) in ALLOWED:
-                    return super().find_class(module, name)
-                return type(name, (Inert,), {})
-
-        self.Unpickler = Unpickler
-        self.__name__ = __name__  # PyTorch asks for it, as of a module
-
-    def load(self, file: IO[bytes], **options: Any) -> Any:
-        """`pickle.load`."""
-        return self.Unpickler(file, **options).load()
-
-
-def read_inert(path: Path) -> Any:
-    """The content of a `.pt` file, a ZIP archive, on the CPU.
-
-    Raises whatever PyTorch and `pickle` raise for a corrupt file.
-    """
-    torch = require("torch", "released")
-    return torch.load(path, map_location="cpu", pickle_module=InertPickle(), weights_only=False)

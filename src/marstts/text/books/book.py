@@ -18,7 +18,10 @@ from marstts.text.books.epub import EpubContent, Notes, is_epub, read_epub
 from marstts.text.books.formats import refuse_other_formats
 from marstts.text.front_matter import without_front_matter
 
-MAX_FILE_BYTES = 64 * 2**20
+MAX_FILE_BYTES = 16 * 2**20
+MAX_LINES = 600_000
+"""Bytes and lines of a text file."""
+_LINE_ENDS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
 
 _NUMBER_WORD = (
     "one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thirteen|fourteen|fifteen|sixteen|seventeen"
@@ -32,6 +35,7 @@ _HEADING = re.compile(
     r"|acknowledge?ments)\b[.:]?.{0,60})\s*",
     re.IGNORECASE,
 )
+_WORD = re.compile(r"[^\W_]")
 _MARKDOWN_HEADING = re.compile(r"#{1,2}[ \t]+(?P<title>\S.{0,120}?)[ \t]*#*\s*")
 _STATED = re.compile(r"\s*(?:(?:Title|Author): .{1,200}(?:\n\s*|$))+")
 """Title and author at the beginning of a text, which are no words of its first chapter."""
@@ -110,6 +114,8 @@ def read_book(path: Path | str, notes: Notes = Notes.IN_PLACE) -> Book:
     else:
         text = _decode(path)
         refuse_other_formats(text, printable_name(path), DataError)
+        if sum(map(text.count, _LINE_ENDS)) > MAX_LINES:
+            raise DataError(f"{printable_name(path)}: expected a book of at most {MAX_LINES} lines; give a part of it")
         found = book_of_text(text, path.stem)
     if not found.chapters:
         problem = "; ".join(["there are no words in it", *found.warnings])
@@ -204,7 +210,7 @@ def _stated(text: str, field: str) -> str:
 
 
 def _has_words(text: str) -> bool:
-    return any(character.isalnum() for character in text)
+    return _WORD.search(text) is not None
 
 
 def _decode(path: Path) -> str:

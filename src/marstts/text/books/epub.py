@@ -7,36 +7,42 @@ name continue the chapter before. Without one, every document of the spine is a 
 
 from __future__ import annotations
 
-import codecs
-import os
 import posixpath
 import re
-import struct
+import time
 import zipfile
-import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from html import unescape
 from pathlib import Path
 from urllib.parse import unquote
-from xml.etree.ElementTree import Element, ParseError
-
-from defusedxml import DefusedXmlException
-from defusedxml.ElementTree import fromstring
+from xml.etree.ElementTree import Element
 
 from marstts.errors import DataError
-from marstts.io.reading import open_regular, printable_name, printable_text
+from marstts.io.archives import CORRUPT, open_zip, read_part
+from marstts.io.reading import printable_name, printable_text
+from marstts.text.books.encodings import decode_document, without_declaration
 from marstts.text.books.mathml import MathReader
 from marstts.text.books.xhtml import Tag, read_xhtml
+from marstts.text.bounded_xml import Malformed, parse_xml
 from marstts.text.tags import lowered, raised, without_tags
 
 MAX_FILE_BYTES = 1024 * 2**20
-MAX_PART_BYTES = 16 * 2**20
-MAX_TEXT_BYTES = 32 * 2**20
+MAX_PART_BYTES = 12 * 2**20
+MAX_TEXT_BYTES = 16 * 2**20
+"""Bytes of one part, and of all parts that are read; the longest novels have 5 MB with all tags."""
+MAX_XML_BYTES = 4 * 2**20
+MAX_MARKS = 600_000
+"""`<` in all documents: tags and comments."""
+MAX_REFERENCES = 300_000
+"""`&` in all documents: each may be a character reference, which takes longer than a letter."""
+MAX_BLOCK_CHARACTERS = 4 * 2**20
+MAX_SECONDS = 1.7
+"""Processor time that a book may take; a megabyte takes 0.1 to 0.2 s."""
 MAX_PARTS = 10_000
-MAX_DIRECTORY_BYTES = 8 * 2**20
+MAX_DIRECTORY_BYTES = 2 * 2**20
 """Bytes of the zip file's table of contents, which is read whole."""
 MAX_TITLE_CHARACTERS = 500
 MAX_DESCRIPTION_CHARACTERS = 4000
@@ -45,17 +51,14 @@ MAX_TABLES = 20
 
 MAX_CELL_CHARACTERS = 120
 """Longer cells of a table are paragraphs; shorter ones are read with those of their row."""
+
+MAX_TARGET = 200
+"""Characters of the end of a link that may name a note."""
+MAX_COMPARED = 4 * MAX_TITLE_CHARACTERS
+"""Characters of a block that are compared with a title."""
 CONTAINER = "META-INF/container.xml"
-_END_BYTES = 20 + 22 + 2**16
-"""The last record of a zip file with its longest comment, and the record before it of a ZIP64 file."""
-_CORRUPT = (
-    zipfile.BadZipFile, zlib.error, OSError, EOFError, RuntimeError, NotImplementedError, ValueError, struct.error,
-    LookupError, OverflowError,
-)  # fmt: skip
-"""Exceptions that `zipfile` raises for corrupt files."""
 ENCRYPTION = "META-INF/encryption.xml"
 
-_ENCODING = re.compile(rb"(?:encoding|charset)\s*=\s*[\"']?([A-Za-z0-9._-]{2,40})", re.IGNORECASE)
 _PICTURE_TYPES = ("image/jpeg", "image/png")
 _DOCUMENT_TYPES = ("application/xhtml+xml", "text/html", "text/x-oeb1-document")
 MAX_COVER_BYTES = 16 * 2**20
@@ -151,7 +154,7 @@ def is_epub(path: Path) -> bool:
     try:
         with _open_archive(path) as archive:
             return CONTAINER in archive.namelist()
-    except _CORRUPT:
+    except CORRUPT:
         return False
 
 
@@ -168,25 +171,46 @@ def read_epub(path: Path, notes: Notes = Notes.IN_PLACE) -> EpubContent:
     try:
         with _open_archive(path) as archive:
             return _Package(path, archive, notes).read()
-    except _CORRUPT as error:
+    except CORRUPT as error:
         problem = printable_text(str(error), 200)
         raise DataError(f"{printable_name(path)}: expected an EPUB, but it is corrupt: {problem}") from error
 
 
-@contextmanager
-def _open_archive(path: Path) -> Iterator[zipfile.ZipFile]:
+def _open_archive(path: Path) -> AbstractContextManager[zipfile.ZipFile]:
     """The open zip file; raises DataError where its directory is so large that it could fill the memory."""
-    with open_regular(path, MAX_FILE_BYTES, DataError) as file:
-        file.seek(max(0, os.fstat(file.fileno()).st_size - _END_BYTES))
-        tail = file.read()
-        end = tail.rfind(b"PK\5\6")
-        if end < 0 or len(tail) < end + 22:
-            raise zipfile.BadZipFile("it is no zip file")
-        size = int.from_bytes(tail[end + 12 : end + 16], "little")
-        if size > MAX_DIRECTORY_BYTES or tail[max(0, end - 20) : end].startswith(b"PK\6\7"):
-            raise DataError(f"{printable_name(path)}: a zip file with too many parts for an EPUB")
-        with zipfile.ZipFile(file) as archive:
-            yield archive
+    return open_zip(path, MAX_FILE_BYTES, MAX_DIRECTORY_BYTES, DataError)
+
+
+class _Costs:
+    """What a book has cost until now; DataError where that is more than any book needs."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.started = name, time.thread_time()
+        self.num_bytes = self.num_pieces = self.num_marks = self.num_references = 0
+
+    def check_time(self) -> None:
+        """Compare the time."""
+        if time.thread_time() - self.started > MAX_SECONDS:
+            raise DataError(
+                f"{self.name}: the book takes more than {MAX_SECONDS:g} s to read; give it in smaller files"
+            )
+
+    def tokens(self, document: str) -> Iterator[Tag | str]:
+        """Tags and text of a document, counted."""
+        self.num_references += document.count("&")
+        self.num_marks += document.count("<")
+        if self.num_references > MAX_REFERENCES or self.num_marks > MAX_MARKS:
+            raise DataError(
+                f"{self.name}: the book has {self.num_marks} tags and {self.num_references} character references; at "
+                f"most {MAX_MARKS} and {MAX_REFERENCES} can be read; divide it"
+            )
+        for piece in read_xhtml(document):
+            self.num_pieces += 1
+            if self.num_pieces % 32 == 0:
+                self.check_time()
+            if isinstance(piece, str) and len(piece) > MAX_BLOCK_CHARACTERS:
+                raise DataError(f"{self.name}: a paragraph of the book has more than {MAX_BLOCK_CHARACTERS} characters")
+            yield piece
 
 
 class _Package:
@@ -197,7 +221,7 @@ class _Package:
         self.num_pictures = self.num_lost = self.num_aside = self.num_formulas = 0
         self.name = printable_name(path)
         self.archive = archive
-        self.bytes_read = 0
+        self.costs = _Costs(self.name)
         names = archive.namelist()
         if len(names) > MAX_PARTS:
             raise DataError(f"{self.name}: an EPUB of {len(names)} parts; at most {MAX_PARTS} can be read")
@@ -265,8 +289,7 @@ class _Package:
         for item in found:
             name = _join(folder, item.get("href", ""))
             if item.get("media-type") in _PICTURE_TYPES and name in self.names:
-                with self.archive.open(name) as file:
-                    content = file.read(MAX_COVER_BYTES + 1)
+                content = bytes(read_part(self.archive, self.archive.getinfo(name), MAX_COVER_BYTES))
                 return content if len(content) <= MAX_COVER_BYTES else b""
         return b""
 
@@ -276,18 +299,21 @@ class _Package:
             raise DataError(f"{self.name}: expected an EPUB, but its part {name[:80]!r} is missing")
         if self.archive.getinfo(name).compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             raise DataError(f"{self.name}: expected an EPUB, but its part {name[:80]!r} is compressed in another way")
-        with self.archive.open(name) as file:
-            content = file.read(MAX_PART_BYTES + 1)
-        self.bytes_read += len(content)
-        if len(content) > MAX_PART_BYTES or self.bytes_read > MAX_TEXT_BYTES:
+        self.costs.check_time()
+        content = bytes(read_part(self.archive, self.archive.getinfo(name), MAX_PART_BYTES))
+        self.costs.num_bytes += len(content)
+        if len(content) > MAX_PART_BYTES or self.costs.num_bytes > MAX_TEXT_BYTES:
             raise DataError(f"{self.name}: the part {name[:80]!r} of the EPUB is too large to be a text")
         return content
 
     def xml(self, name: str) -> Element:
-        """The root of an XML part; raises DataError where it is malformed or declares entities."""
+        """The root of an XML part; raises DataError where it is malformed, too large, or declares anything."""
+        content = self.part(name)
         try:
-            return fromstring(self.part(name), forbid_dtd=False)
-        except (ParseError, DefusedXmlException, ValueError, LookupError) as error:
+            if len(content) > MAX_XML_BYTES:
+                raise ValueError(f"more than {MAX_XML_BYTES} bytes")
+            return parse_xml(without_declaration(decode_document(content)))
+        except Malformed as error:
             raise DataError(f"{self.name}: the part {name[:80]!r} of the EPUB is malformed: {error}") from error
 
     def refuse_protected(self, spine: list[str]) -> None:
@@ -310,7 +336,7 @@ class _Package:
             if name not in self.names:
                 continue
             if is_navigation := "nav" in item.get("properties", "").split():
-                entries = _navigation_entries(_decode(self.part(name)))
+                entries = _navigation_entries(self.costs.tokens(decode_document(self.part(name))))
             elif item.get("media-type") == "application/x-dtbncx+xml":
                 entries = [_ncx_entry(point) for point in _named(self.xml(name), "navPoint")]
             else:
@@ -327,9 +353,8 @@ class _Package:
 
         A document that is neither there nor in the reading order is left out, and counted where it has words.
         """
-        document = _decode(self.part(name))
         reader = _DocumentReader(places or {}, self.notes)
-        sections = reader.read(document)
+        sections = reader.read(self.costs.tokens(decode_document(self.part(name))))
         has_words = any(section.blocks or section.notes for section in sections)
         if places is None and not is_linear:
             self.num_aside += any(any(map(str.isalnum, block)) for each in sections for block in each.blocks)
@@ -391,7 +416,7 @@ def _without_title(blocks: list[str], title: str) -> list[str]:
 
 def _letters(text: str) -> str:
     """The letters and digits of a text, in small letters."""
-    return "".join(filter(str.isalnum, text.casefold()))
+    return "".join(filter(str.isalnum, text[:MAX_COMPARED].casefold()))
 
 
 @dataclass
@@ -439,9 +464,9 @@ class _DocumentReader:
         self.rows: list[_Row] = []  # of tables within each other
         self.num_tables = 0
 
-    def read(self, document: str) -> list[_Section]:
-        """The sections of the document that have text or a title."""
-        for found in read_xhtml(document):
+    def read(self, pieces: Iterable[Tag | str]) -> list[_Section]:
+        """The sections of a document's tags and texts that have text or a title."""
+        for found in pieces:
             if self.math is not None and self.is_in_math(found):
                 continue
             if isinstance(found, str):
@@ -496,7 +521,7 @@ class _DocumentReader:
         if tag.name == "hr" and not self.silent:
             self.done[-1].blocks.append("* * *")
         self.heading = self.heading or tag.name in _HEADINGS
-        kinds = self.kinds(tag)
+        kinds = self.kinds(tag) if tag.attributes else frozenset()
         if tag.name.rpartition(":")[2] == "math" and not self.silent and self.is_read(tag, kinds):
             self.math = MathReader(tag)
             if is_empty:
@@ -528,12 +553,16 @@ class _DocumentReader:
             is_raised_link = tag.name == "a" or (self.mark[0] == "a" and tag.name in _RAISED)
             self.mark = (self.mark[0], self.mark[1] or is_raised_link)
         elif tag.name in _RAISED or (tag.name == "a" and "href" in tag.attributes) or kinds & _RAISED:
-            is_link_to_note = tag.name == "a" and _NOTE_TARGET.search(tag.attributes.get("href", "")) is not None
+            is_link_to_note = (
+                tag.name == "a" and _NOTE_TARGET.search(tag.attributes.get("href", "")[-MAX_TARGET:]) is not None
+            )
             self.mark, self.depth, self.raised = (tag.name, is_link_to_note), 1, []
 
     def is_read(self, tag: Tag, kinds: frozenset[str]) -> bool:
         """Whether what an element holds is speech."""
         attributes = tag.attributes
+        if not attributes:
+            return tag.name not in _SILENT
         is_hidden = (
             "hidden" in attributes
             or attributes.get("aria-hidden") == "true"
@@ -647,7 +676,7 @@ def _authors(package: Element) -> tuple[str, ...]:
     return tuple(dict.fromkeys(authors or [name for _, name in creators if name]))
 
 
-def _navigation_entries(document: str) -> list[tuple[str, str]]:
+def _navigation_entries(pieces: Iterable[Tag | str]) -> list[tuple[str, str]]:
     """The links of the `toc` part of a navigation document: target and title.
 
     The title of a part that is no link stands before that of its first chapter.
@@ -658,7 +687,7 @@ def _navigation_entries(document: str) -> list[tuple[str, str]]:
     title: list[str] = []
     label: list[str] | None = None  # text of an item before its link
     part = ""
-    for found in read_xhtml(document):
+    for found in pieces:
         if isinstance(found, str):
             if target is not None:
                 title.append(found)
@@ -721,31 +750,3 @@ def _date(package: Element) -> str:
 
 def _join(folder: str, href: str) -> str:
     return posixpath.normpath(posixpath.join(folder, unquote(href.partition("#")[0])))
-
-
-def _decode(content: bytes) -> str:
-    """The text of a document in the encoding that it states; bytes that are no UTF-8 are taken as Windows-1252."""
-    if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        return content.decode("utf-16", "replace")
-    if content[:4] in (b"<\0?\0", b"<\0h\0", b"<\0!\0"):
-        return content.decode("utf-16-le", "replace")
-    if content[:4] in (b"\0<\0?", b"\0<\0h", b"\0<\0!"):
-        return content.decode("utf-16-be", "replace")
-    for encoding in ("utf-8-sig", _stated_encoding(content)):
-        try:
-            return content.decode(encoding)
-        except UnicodeDecodeError:
-            continue
-    return content.decode("cp1252", "replace")
-
-
-def _stated_encoding(content: bytes) -> str:
-    """The name of the encoding that a document states, where it is one of bytes and known; else Windows-1252."""
-    stated = _ENCODING.search(content[:1024])
-    name = stated[1].decode("ascii").lower() if stated is not None else ""
-    try:
-        found = codecs.lookup(name)
-    except LookupError:
-        return "cp1252"
-    is_latin = found.name in ("iso8859-1", "ascii")  # browsers read Windows-1252, which holds it
-    return "cp1252" if is_latin or found.name.startswith("utf-") or not found._is_text_encoding else found.name

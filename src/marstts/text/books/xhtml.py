@@ -11,14 +11,20 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from html import unescape
+from itertools import islice
 
 _TAG = re.compile(
-    r"<(?P<end>/?)(?P<name>[A-Za-z][^\s<>/\"']{0,60})(?P<rest>[^<>\"']*(?:(?:\"[^\"<]*\"|'[^'<]*')[^<>\"']*)*)>"
+    r"<(?P<end>/?)(?P<name>[A-Za-z][^\s<>/\"']{0,60})(?P<rest>[^<>\"']*+(?:(?:\"[^\"<]*+\"|'[^'<]*+')[^<>\"']*+)*+)>"
 )
-"""No alternative begins like another, and none passes the next `<`: a failed attempt costs what it has read."""
+"""No alternative begins like another, and none passes the next `<`: a failed attempt costs what it has read, and no
+memory."""
 
 _ATTRIBUTE = re.compile(r"([^\s=\"'/<>]+)(?:\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'<>]+)))?")
 _SKIPPED = (("<!--", "-->"), ("<?", "?>"), ("<!", ">"))
+MAX_ATTRIBUTES = 100
+MAX_VALUE_CHARACTERS = 1000
+"""Attributes of a tag that are read, and characters of each value: none that is used here has more."""
+
 _RAW = frozenset({"script", "style"})
 """Elements whose content is no markup."""
 
@@ -71,7 +77,9 @@ def _tag(match: re.Match[str]) -> Tag:
     if match["end"]:
         return Tag(match["name"].lower(), starts=False, ends=True)
     rest = match["rest"].rstrip()
-    found = {
-        name.lower(): unescape(double or single or bare) for name, double, single, bare in _ATTRIBUTE.findall(rest)
-    }
+    found = {}
+    for attribute in islice(_ATTRIBUTE.finditer(rest), MAX_ATTRIBUTES):
+        name, double, single, bare = attribute.groups("")
+        if len(name) <= MAX_VALUE_CHARACTERS:
+            found[name.lower()] = unescape((double or single or bare)[:MAX_VALUE_CHARACTERS])
     return Tag(match["name"].lower(), starts=True, ends=rest.endswith("/"), attributes=found)
