@@ -75,6 +75,9 @@ class TrainingItem:
     texts: tuple[str, ...]
     """The text of each part; joined by one space they are the text of the row. Empty where the text is dropped."""
 
+    letters: tuple[str, ...] | None = None
+    """The texts before words of them became phones; None where none did."""
+
 
 class BatchSampler:
     """The batches of a corpus; `items(step)` depends on seed and step alone."""
@@ -127,9 +130,10 @@ class BatchSampler:
             texts[-1] = texts[-1].rstrip(FINAL_PUNCTUATION) or texts[-1]
         if draws[4] < self.config.text_dropout:
             texts = [""]
-        if self.config.phones is not None:
-            texts = [mix_phones(text, self.config.phones, rng) for text in texts]
-        return TrainingItem(parts, reference, tuple(texts))
+        if self.config.phones is None:
+            return TrainingItem(parts, reference, tuple(texts))
+        mixed = [mix_phones(text, self.config.phones, rng) for text in texts]
+        return TrainingItem(parts, reference, tuple(mixed), tuple(texts))
 
     def _plan(self, epoch: int) -> list[list[tuple[int, ...]]]:
         """The batches of one epoch, in training order; every usable utterance occurs once."""

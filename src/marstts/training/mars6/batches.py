@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
@@ -24,6 +24,7 @@ from marstts.mars6.config import Mars6Config, eos_patch, patchify
 from marstts.mars6.prompt import QUALITY_RATES, prompt_string
 from marstts.text.tokenizers.bpe import BPE
 from marstts.training.bounds import step_seed
+from marstts.training.mars6.config import LettersDistillationConfig
 
 PADDING = -100
 """Token of padded patches."""
@@ -66,10 +67,10 @@ class TrainingBatch:
     def map(self: BatchType, change: Callable[[Tensor], Tensor]) -> BatchType:
         """The batch with every tensor changed."""
         changed: dict[str, Any] = {}
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
+        for each in dataclasses.fields(self):
+            value = getattr(self, each.name)
             by_role = isinstance(value, Mapping)
-            changed[field.name] = {role: change(tensor) for role, tensor in value.items()} if by_role else change(value)
+            changed[each.name] = {role: change(tensor) for role, tensor in value.items()} if by_role else change(value)
         return dataclasses.replace(self, **changed)
 
     def model_inputs(self, patches: Tensor | None = None) -> tuple[Tensor, ...]:
@@ -86,12 +87,23 @@ class PretrainBatch(TrainingBatch):
     boundaries: Tensor
     """(B, 2): patch and text token at which the last utterance of a row begins; 0, 0 where there is only one."""
 
+    letters: Mapping[str, Tensor] = field(default_factory=dict)
+    """For `letters_distillation`: `ids` (B, S'), `lengths` (B,) of texts in letters, `is_distilled` (B,) bool."""
+
 
 class Collator:
     """Items of a batching plan -> tensors."""
 
-    def __init__(self, corpus: Corpus, tokenizer: BPE, config: Mars6Config, full_bandwidth_hz: int) -> None:
+    def __init__(
+        self,
+        corpus: Corpus,
+        tokenizer: BPE,
+        config: Mars6Config,
+        full_bandwidth_hz: int,
+        distillation: LettersDistillationConfig | None = None,
+    ) -> None:
         self.corpus, self.tokenizer, self.config, self.full_bandwidth_hz = corpus, tokenizer, config, full_bandwidth_hz
+        self.distillation = distillation
         self.num_patches = corpus.num_patches
         self.end = eos_patch(config)
 
@@ -107,7 +119,16 @@ class Collator:
             patches=pad_rows(patches, PADDING),
             patch_lengths=torch.tensor([len(rows) for rows in patches]),
             boundaries=torch.tensor([self.boundary(item) for item in items]),
+            letters={} if self.distillation is None else self.letters(items, self.distillation),
         )
+
+    def letters(self, items: Sequence[TrainingItem], distillation: LettersDistillationConfig) -> dict[str, Tensor]:
+        """The texts in letters, which the teacher reads, and the rows that it teaches."""
+        texts = [self.text_ids(dataclasses.replace(item, texts=item.letters or item.texts)) for item in items]
+        speakers = [self.corpus.utterances[item.reference].speaker for item in items]
+        is_distilled = [not any(map(speaker.startswith, distillation.not_distilled)) for speaker in speakers]
+        lengths = torch.tensor([len(text) for text in texts])
+        return {"ids": pad_rows(texts, 0), "lengths": lengths, "is_distilled": torch.tensor(is_distilled)}
 
     def text_ids(self, item: TrainingItem) -> NDArray[np.int64]:
         """(S,) ids of the encoder's input; the texts before the last one are the transcript."""

@@ -19,6 +19,18 @@ from marstts.training.loop import LoopConfig
 from marstts.training.optim import OptimizerConfig
 
 
+class LettersDistillationConfig(Config):
+    """Distillation of a model that reads letters into one that reads phones.
+
+    The teacher has the initial weights and reads each text in letters; the model reads it with words in phones
+    (`batching.phones`), and is trained on the teacher's distribution. So it keeps what earlier stages taught: guidance
+    distillation, preference tuning, and how letters are read.
+    """
+
+    not_distilled: tuple[str, ...] = ()
+    """Prefixes of the names of speakers whose recordings are the targets: texts that the teacher misreads in letters."""
+
+
 class PretrainConfig(Config):
     """Configuration of training MARS6 on shards."""
 
@@ -59,6 +71,9 @@ class PretrainConfig(Config):
 
     The model is then trained on the teacher's distribution instead of the recordings. 1 = no distillation.
     """
+
+    letters_distillation: LettersDistillationConfig | None = None
+    """None = the recordings are the targets, whatever the text."""
 
     validation_patches: int = Field(20_000, gt=0)
     """Approximate number of patches of the validation split that are scored."""

@@ -40,6 +40,7 @@ from marstts.training.distributed import (
 from marstts.training.mars6.batches import Collator, Prefetcher, PretrainBatch, corrupt_tokens
 from marstts.training.mars6.config import PretrainConfig
 from marstts.training.mars6.guidance_distillation import distillation_loss, guided_probs
+from marstts.training.mars6.letters_distillation import probs_in_letters
 from marstts.training.mars6.run_folder import EMA, MODEL, TEACHER, spoken_text
 from marstts.training.optim import learning_rate, make_ema, make_optimizer, optimizer_step, update_ema
 
@@ -89,7 +90,7 @@ class PretrainTask:
             self.model = Mars6(config.model).to(self.device).train()
         self.ema = make_ema(self.model)
         self.modules: dict[str, nn.Module] = {MODEL: self.model, EMA: self.ema}
-        if config.guidance_distillation_scale > 1:
+        if config.guidance_distillation_scale > 1 or config.letters_distillation is not None:
             self.modules[TEACHER] = make_ema(self.model)
         self.special_tokens = [tokenizer.encode(token)[0] for token in SPECIAL_TOKENS]
         self.optimizer = make_optimizer(self.model, config.optimizer)
@@ -127,11 +128,16 @@ class PretrainTask:
         """Continue with the batch after the last one, whatever the number of batches of a step was before."""
         self.resume_step, self.first_batch = step, state.get("batches", step * self.accumulation_batches)
 
+    def collator(self, corpus: Corpus) -> Collator:
+        """The collator of a split."""
+        config = self.config
+        return Collator(corpus, self.tokenizer, config.model, config.full_bandwidth_hz, config.letters_distillation)
+
     def training_batches(self) -> Prefetcher:
         """The training batches by their numbers."""
         corpus = self.corpus.split("train")
         sampler = BatchSampler(corpus, self.config.batching, self.config.loop.seed, spoken_text)
-        collate = Collator(corpus, self.tokenizer, self.config.model, self.config.full_bandwidth_hz)
+        collate = self.collator(corpus)
 
         def make(number: int) -> PretrainBatch:
             return collate(sampler.items(number))
@@ -150,7 +156,7 @@ class PretrainTask:
         sampler = BatchSampler(corpus, self.config.batching.model_copy(update=changes), 0, spoken_text)
         batches = self.config.validation_patches / self.config.batching.patches_per_batch
         count = min(sampler.batches_per_epoch, max(1, round(batches)))
-        collate = Collator(corpus, self.tokenizer, self.config.model, self.config.full_bandwidth_hz)
+        collate = self.collator(corpus)
         return [sampler.items(step) for step in range(count)], collate
 
     def train_step(self, step: int) -> dict[str, float | Tensor]:
@@ -227,8 +233,11 @@ class PretrainTask:
             logits, distill_loss, flux = output.logits, None, None
             if TEACHER in self.modules:
                 teacher = cast(Mars6, self.modules[TEACHER])
-                scale = self.config.guidance_distillation_scale
-                probs = guided_probs(teacher, scale, self.special_tokens, *arguments)
+                if self.config.letters_distillation is None:
+                    scale = self.config.guidance_distillation_scale
+                    probs = guided_probs(teacher, scale, self.special_tokens, *arguments)
+                else:
+                    probs = probs_in_letters(teacher, batch.letters, arguments, batch.patches, output.scored, config)
                 distill_loss = distillation_loss(logits, probs, objective.level_weights)
                 logits = tuple(level.detach() for level in logits)
             loss = next_token_loss(logits, batch.patches[output.scored], config, objective)
