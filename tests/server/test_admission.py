@@ -292,6 +292,32 @@ def test_fewer_are_admitted_while_the_machine_makes_too_little_for_them(
     assert expected - 1 <= places <= expected and 20 <= later <= 22  # the busy time counts, too
 
 
+@pytest.mark.parametrize(
+    ("factor", "dry_seconds", "expected"), [(8.0, 0.4, 4), (1.0, 2.0, 1), (40.0, 0.5, 12), (1.0, 0.0, 12)]
+)
+def test_a_number_of_listeners_that_was_chosen_is_lowered_while_buffers_run_dry_and_never_raised_beyond(
+    tmp_path: Path, factor: float, dry_seconds: float, expected: int
+):
+    settings = ServeSettings(listeners=12, capacity=4, queue=0, voices_folder=tmp_path)
+
+    async def run(service: SpeechService) -> tuple[int, int]:
+        service.admission.throughput = Throughput(estimate=factor)
+        tickets = [await service.admission.enter(1.0) for _ in range(12)]
+        service.note_made(tickets[0], FilePiece(b"", dry_seconds=dry_seconds))
+        places = service.admission.places
+        with pytest.raises(ApiError, match="The server is busy"):
+            await service.admission.enter(1.0)
+        for ticket in tickets:
+            service.admission.leave(ticket)
+        service.admission.throughput = Throughput(estimate=400.0)
+        service.note_made(await service.admission.enter(1.0), FilePiece(b""))
+        return places, service.admission.places
+
+    with closing(SpeechService(scripted_synthesizer(good), settings)) as service:
+        places, later = asyncio.run(run(service))
+    assert expected - 1 <= places <= expected and later == 12  # the busy time counts, too
+
+
 @pytest.mark.parametrize("pause_seconds", [1.0, 60.0, 600.0])
 def test_pauses_are_no_sign_of_a_fast_machine(tmp_path: Path, pause_seconds: float):
     settings = ServeSettings(listeners=2, capacity=4, adapts_places=True, voices_folder=tmp_path)

@@ -103,7 +103,7 @@ def test_the_bound_is_a_setting(synthesizer: Synthesizer, tmp_path: Path):
 def test_whole_files_at_work_are_bounded_together_and_streams_are_not(
     synthesizer: Synthesizer, tmp_path: Path, speed: float
 ):
-    limits = ServeLimits(whole_audio_seconds=40.0 / speed)
+    limits = ServeLimits(whole_audio_seconds=40.0 / min(speed, 1.0))  # faster files are held before they are faster
     settings = ServeSettings(voices_folder=tmp_path, limits=limits)
 
     async def run(service: SpeechService) -> None:
@@ -125,6 +125,16 @@ def test_whole_files_at_work_are_bounded_together_and_streams_are_not(
     with closing(SpeechService(synthesizer, settings)) as service:
         asyncio.run(run(service))
         assert service.whole_seconds == pytest.approx(0.0)
+
+
+@pytest.mark.parametrize(("speed", "stream", "status"), [(4.0, False, 400), (4.0, True, 200), (1.0, False, 400)])
+def test_a_whole_file_counts_its_audio_before_it_is_made_faster(
+    synthesizer: Synthesizer, tmp_path: Path, speed: float, stream: bool, status: int
+):
+    settings = ServeSettings(voices_folder=tmp_path, limits=ServeLimits(audio_seconds=20.0))
+    body = speech("Hello there. [pause:30s] Good bye.", speed=speed, stream=stream, response_format="pcm")
+    with TestClient(create_app(synthesizer, settings)) as client:
+        assert client.post(URL, json=body).status_code == status
 
 
 def test_a_long_pause_comes_in_pieces(synthesizer: Synthesizer, tmp_path: Path):

@@ -46,6 +46,30 @@ def test_other_hosts_are_refused_where_hosts_are_named(synthesizer):
     assert host_name("LocalHost:8000") == "localhost"
 
 
+@pytest.mark.parametrize(
+    "host",
+    ["[::1].evil.example", "[::1]evil", "[::1]:80:80", "[::1", "127.0.0.1:80:evil", "127.0.0.1:x", "a@localhost",
+     "[[::1]]", "localhost/evil", "localhost evil", "[127.0.0.1].evil", "[evil]"],
+)  # fmt: skip
+def test_what_is_no_host_and_port_is_refused(synthesizer, host):
+    for settings in ({"private_hosts_only": True}, {"allowed_hosts": ("127.0.0.1", "[::1]", "localhost")}):
+        with client_with(synthesizer, **settings) as client:
+            assert client.get("/health", headers={"host": host}).status_code == 400
+            assert client.get("/health", headers={"host": "[::1]:8000"}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("origin", "site", "status"),
+    [("http://testserver", None, 200), ("evil://testserver", None, 403), ("https://testserver", None, 403),
+     ("https://testserver", "same-origin", 200), ("evil://testserver", "same-origin", 403), ("null", None, 403),
+     ("testserver", None, 403), ("http://testserver.evil", None, 403), ("HTTP://TestServer", None, 200)],
+)  # fmt: skip
+def test_a_page_is_of_this_site_where_scheme_and_host_are_equal(synthesizer, origin, site, status):
+    headers = {"Origin": origin} | ({"Sec-Fetch-Site": site} if site else {})
+    with client_with(synthesizer) as client:
+        assert client.post(URL, json=speech(), headers=headers).status_code == status
+
+
 def test_pages_of_other_sites_are_refused(synthesizer):
     with client_with(synthesizer) as client:
         for site, status in (("cross-site", 403), ("same-site", 403), ("same-origin", 200), ("none", 200)):

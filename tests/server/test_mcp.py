@@ -96,3 +96,20 @@ def test_the_command_serves_over_standard_input_and_output(tmp_path: Path):
 
     tools, spoken = asyncio.run(asyncio.wait_for(run(), 120))
     assert tools == {"speak", "list_voices", "clone_voice"} and len(spoken.content[0].data) > 5000
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("speak", {"text": "Hello.", "file": "~nosuchuser/x.wav"}),
+        ("speak", {"text": "Hello.", "file": "a\0b.wav"}),
+        ("speak", {"text": "Hello.", "file": "/no/such/folder/x.wav"}),
+        ("speak", {"text": "Hello.", "file": "a" * 5000 + ".wav"}),
+        ("clone_voice", {"name": "v", "recording": "~nosuchuser/x", "consent": "hers"}),
+        ("clone_voice", {"name": "v", "recording": "a\0b", "consent": "hers"}),
+    ],
+)
+def test_a_path_that_cannot_be_is_refused_with_a_reason(service: SpeechService, tool: str, arguments: dict[str, str]):
+    answer = call(service, tool, **arguments)
+    message = answer.content[0].text
+    assert answer.is_error and ": " in message and not message.endswith(f"tool {tool}") and len(message) < 500

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import threading
@@ -175,6 +176,29 @@ def test_a_request_without_audio_in_time_gets_503_and_its_row_leaves(tmp_path: P
         assert response.status_code == 503 and response.json()["error"]["type"] == "server_error"
         assert_stops(server)
         assert 'outcome="deadline"} 1.0' in httpx.get(server.address + "/metrics").text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", ["pcm", "sse"])
+def test_a_stream_past_its_deadline_is_cut_with_one_line_in_the_log(tmp_path: Path, monkeypatch, caplog, form: str):
+    monkeypatch.setattr("marstts.server.service.EXTRA_SECONDS", 0.5)
+    limits = ServeLimits(seconds_per_audio_second=0.01)
+    body = speech(response_format="pcm", **({"stream_format": "sse"} if form == "sse" else {}))
+    with live_server(slow_synthesizer(0.05), ServeSettings(voices_folder=tmp_path, limits=limits)) as server:
+        received = b""
+        with caplog.at_level("INFO"):
+            with (
+                contextlib.suppress(httpx.RemoteProtocolError),
+                httpx.stream("POST", server.address + URL, json=body, timeout=60) as response,
+            ):
+                for piece in response.iter_bytes():
+                    received += piece
+                assert form == "sse", "a stream that is cut must not look whole"
+            assert_stops(server)
+        assert received and (form == "pcm" or b"took too long" in received)
+        assert 'outcome="deadline"} 1.0' in httpx.get(server.address + "/metrics").text
+    lines = [record for record in caplog.records if record.levelname in ("WARNING", "ERROR", "CRITICAL")]
+    assert len(lines) == 1 and "longer than its time limit" in lines[0].getMessage() and not lines[0].exc_info
 
 
 @pytest.mark.slow

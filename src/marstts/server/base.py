@@ -76,9 +76,12 @@ class LoudServer(uvicorn.Server):
         self.on_start()
 
 
+UNFINISHED = "ASGI callable returned without completing response."
+
+
 def is_no_cancellation(record: logging.LogRecord) -> bool:
-    """Whether a record of the log is anything but a response that was cut off because the server stops."""
-    return not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))
+    """Whether a record of the log is anything but a response that was cut off: the application has logged why."""
+    return record.msg != UNFINISHED and not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))
 
 
 class Server:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import re
 from dataclasses import replace
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -24,6 +25,9 @@ PAGE_PREFIX = "/page/"
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 FORM_BYTES = 65_536
 """Bytes that a form may have in addition to its recording."""
+
+HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,253})(?::[0-9]{1,5})?")
+"""A name or an address, and a port."""
 
 PRIVATE_SUFFIXES = (".local", ".localhost", ".lan", ".internal", ".home.arpa")
 """Ends of names that no public name server can give an address."""
@@ -49,7 +53,7 @@ class Guard:
                 raise ApiError(400, TWO_LENGTHS, closes=True)
             self._check_host(headers)
             if is_session or scope["method"] not in SAFE_METHODS:
-                self._check_origin(headers)
+                self._check_origin(scope, headers)
             caller = self._find_caller(scope, headers)
             limit = 0 if is_session else body_limit(headers, self.limits)
         except ApiError as error:
@@ -73,12 +77,18 @@ class Guard:
                 "This host is not served here; use the address that the server printed, or name it by --allowed-host.",
             )
 
-    def _check_origin(self, headers: Headers) -> None:
-        """Refuse what a page of another site sends; programs send no origin."""
+    def _check_origin(self, scope: Scope, headers: Headers) -> None:
+        """Refuse what a page of another site sends; programs send no origin.
+
+        Behind a proxy with TLS that does not tell, the page's scheme is another one; its browser says that it is ours.
+        """
         origin = headers.get("origin")
         if origin is None or origin in self.settings.cors_origins:
             return
-        if origin.partition("://")[2].lower() != headers.get("host", "").lower():
+        scheme, _, host = origin.lower().partition("://")
+        own = scope.get("scheme", "http").replace("ws", "http")
+        is_own_page = scheme == "https" and headers.get("sec-fetch-site") == "same-origin"
+        if host != headers.get("host", "").lower() or not (scheme == own or is_own_page):
             raise ApiError(403, FOREIGN_PAGE)
 
     def _find_caller(self, scope: Scope, headers: Headers) -> Caller:
@@ -102,8 +112,9 @@ def is_open(path: str) -> bool:
 
 
 def host_name(host: str) -> str:
-    """The header `Host` without its port."""
-    return host.rpartition("]")[0] + "]" if host.startswith("[") else host.partition(":")[0].lower()
+    """The header `Host` without its port; empty where it is no host and port."""
+    match = HOST.fullmatch(host)
+    return match["name"].lower() if match is not None else ""
 
 
 def is_private(host: str) -> bool:

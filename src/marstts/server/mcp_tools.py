@@ -19,9 +19,9 @@ from mcp.types import AudioContent, TextContent
 from pydantic import Field, ValidationError
 
 import marstts
-from marstts.errors import AudioError, MarsError
-from marstts.io.reading import printable_name, read_regular_file
-from marstts.server.api_errors import validation_error
+from marstts.errors import AudioError
+from marstts.io.reading import describe_os_error, printable_name, read_regular_file
+from marstts.server.api_errors import as_api_error, validation_error
 from marstts.server.callers import ADMINISTRATOR
 from marstts.server.encoders import AudioFormat
 from marstts.server.schemas import SpeechBody
@@ -51,8 +51,8 @@ def mcp_server(service: SpeechService) -> MCPServer:
         text: str, voice: VoiceName = "alloy", speed: Speed = 1.0, file: OutputFile = ""
     ) -> list[AudioContent | TextContent]:
         """Speak a text."""
-        path = Path(file).expanduser()
         with tool_errors():
+            path = path_of(file)
             audio_format = format_of(path) if file else AudioFormat.MP3
             fields = {"input": text, "voice": voice, "speed": speed, "response_format": audio_format, "stream": False}
             run = service.speak(SpeechBody.model_validate(fields), ADMINISTRATOR)
@@ -75,12 +75,22 @@ def mcp_server(service: SpeechService) -> MCPServer:
     async def clone_voice(name: str, recording: Recording, consent: Consent, transcript: Transcript = "") -> str:
         """Clone the voice of a recording, with the consent of its speaker, and keep it under a name."""
         with tool_errors():
-            path, limit = Path(recording).expanduser(), service.settings.limits.upload_bytes
+            path, limit = path_of(recording), service.settings.limits.upload_bytes
             content = await asyncio.to_thread(read_regular_file, path, limit, AudioError)
             voice, warnings = await service.upload(name, content, transcript, consent, ADMINISTRATOR)
         return "; ".join([f"The voice {voice.name!r} can speak now", *warnings])
 
     return server
+
+
+def path_of(name: str) -> Path:
+    """The path that an assistant names; AudioError where there can be none."""
+    if "\0" in name:
+        raise AudioError(f"{printable_name(name)}: no file can have this name")
+    try:
+        return Path(name).expanduser()
+    except RuntimeError as error:  # a user who does not exist
+        raise AudioError(f"{printable_name(name)}: the folder of this user is not known") from error
 
 
 def format_of(path: Path) -> AudioFormat:
@@ -97,7 +107,10 @@ def write_new(path: Path, content: bytes) -> None:
         with path.open("xb") as file:
             file.write(content)
     except OSError as error:
-        raise AudioError(f"{printable_name(path)}: expected the path of a new file, but {error.strerror}") from error
+        reason = describe_os_error(error)
+        raise AudioError(f"{printable_name(path)}: expected the path of a new file, but {reason}") from error
+    except ValueError as error:
+        raise AudioError(f"{printable_name(path)}: no file can have this name") from error
 
 
 @contextmanager
@@ -107,5 +120,7 @@ def tool_errors() -> Iterator[None]:
         yield
     except ValidationError as error:
         raise ToolError(str(validation_error(error.errors(include_url=False, include_context=False)))) from error
-    except MarsError as error:
-        raise ToolError(str(error)) from error
+    except ToolError:
+        raise
+    except Exception as error:  # of which an unexpected one shows nothing of itself, and is logged
+        raise ToolError(str(as_api_error(error))) from error

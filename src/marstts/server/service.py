@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import logging
 import os
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
@@ -28,6 +29,8 @@ from marstts.server.speech_job import FilePiece, JobEnded, JobScheduler, JobSpec
 from marstts.server.uploads import UploadQueue
 from marstts.server.voice_store import CallersVoices, StoredVoice, VoiceStore
 from marstts.synthesis.synthesizer import Synthesizer
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -83,6 +86,7 @@ class SpeechService:
         throughput = Throughput(estimate=max(FIRST_ESTIMATE, (settings.listeners or 0.0) / MAX_LOAD))
         self.admission = Admission(places, settings.queue, settings.max_wait_seconds, throughput)
         most = max(places, MAX_LISTENERS) if settings.adapts_places else places
+        self._most_places = MAX_LISTENERS if settings.adapts_places else places
         self.batch = shared_batch(
             synthesizer, settings.capacity, most, Crowd(lambda: self.admission.num_active, lambda: throughput.factor)
         )
@@ -106,15 +110,16 @@ class SpeechService:
         )
         self.admission.made(ticket, piece.audio_seconds, spoken_seconds)
         self.metrics.count_piece(piece, layout.patch_size)
-        if self.settings.adapts_places:
+        if self.settings.adapts_places or self.settings.listeners is not None:
             self._adapt_places(has_run_dry=piece.dry_seconds > 0)
 
     def _adapt_places(self, *, has_run_dry: bool) -> None:
         """Admit as many listeners as were supplied: more at once, fewer only where the buffer of one has run dry.
 
-        Few listeners need less audio than the machine can make, so little audio alone shows nothing.
+        Few listeners need less audio than the machine can make, so little audio alone shows nothing. A number that the
+        operator has chosen is the most.
         """
-        supplied = min(MAX_LISTENERS, max(1, int(MAX_LOAD * self.admission.throughput.factor)))
+        supplied = min(self._most_places, max(1, int(MAX_LOAD * self.admission.throughput.factor)))
         if supplied > self.admission.places or (has_run_dry and supplied < self.admission.num_active):
             self.admission.set_places(supplied)
 
@@ -208,8 +213,10 @@ class SpeechRun:
         """
         service, started = self.service, time.monotonic()
         expected_seconds = await service.measure_text(self.body.input)
-        self._budget.spend(expected_seconds / self.body.speed)
-        self._reserve(expected_seconds / self.body.speed)
+        # a whole file is held in memory before it is made faster
+        speed = self.body.speed if self.body.stream else min(self.body.speed, 1.0)
+        self._budget.spend(expected_seconds / speed)
+        self._reserve(expected_seconds / speed)
         ticket = await service.admission.enter(expected_seconds, self.owner)
         service.metrics.wait.observe(ticket.wait_seconds)
         self._job = SpeechJob(service.batch, self.spec)
@@ -277,7 +284,14 @@ class SpeechRun:
         except JobEnded as error:
             if self._is_late:
                 raise ApiError(503, "The request took too long; try again.", retry_after=5) from error
+            if self.service.is_closing:
+                raise ApiError(503, "The server is stopping.", retry_after=5) from error
             raise
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the request was ended because it took too long, which is in the log."""
+        return self._is_late
 
     def _end_after(self, seconds: float) -> None:
         if self._timer is not None:
@@ -286,6 +300,7 @@ class SpeechRun:
 
     def _expire(self) -> None:
         self._is_late = True
+        log.warning("a request took longer than its time limit and was ended; the machine may be overloaded")
         if self._job is not None:
             self._job.end()
 

@@ -8,19 +8,23 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import logging
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
+from marstts.errors import MarsError
 from marstts.server.api_errors import ApiError, as_api_error
 from marstts.server.metrics import RequestOutcome
 from marstts.server.schemas import SpeechBody, StreamFormat
 from marstts.server.service import SpeechRun
 from marstts.server.speech_job import FilePiece, JobEnded
+
+log = logging.getLogger(__name__)
 
 WARNING_HEADER = "X-Marstts-Warning"
 IGNORED_HEADER = "X-Marstts-Ignored"
@@ -136,16 +140,23 @@ class RunResponse(StreamingResponse):
 
     def __init__(self, run: SpeechRun, content: AsyncIterator[bytes], headers: dict[str, str], media_type: str) -> None:
         super().__init__(self._marked(content), 200, headers, media_type)
-        self._run, self._is_whole = run, False
+        self._run, self._is_whole, self._has_begun = run, False, False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         outcome = RequestOutcome.LEFT
+
+        async def send_noting(message: Message) -> None:
+            self._has_begun = True
+            await send(message)
+
         try:
-            await super().__call__(scope, receive, send)
+            await super().__call__(scope, receive, send_noting)
             outcome = RequestOutcome.OK if self._is_whole else RequestOutcome.LEFT
         except Exception as error:
             outcome = outcome_of(error)
-            raise
+            if not self._has_begun:
+                raise
+            log_cut(error, self._run)  # the connection is closed before the end of the response, which tells the client
         finally:
             self._run.close(outcome)
 
@@ -153,6 +164,16 @@ class RunResponse(StreamingResponse):
         async for piece in content:
             yield piece
         self._is_whole = True
+
+
+def log_cut(error: Exception, run: SpeechRun) -> None:
+    """Log in one line why a response ends early, unless the client has left or the deadline was logged."""
+    if run.is_late or isinstance(error, (JobEnded, ClientDisconnect, OSError)):
+        return
+    if isinstance(error, MarsError):
+        log.warning("a stream was cut off: %s", error)
+    else:
+        log.error("a stream was cut off", exc_info=error)
 
 
 def outcome_of(error: BaseException) -> RequestOutcome:
