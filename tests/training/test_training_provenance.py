@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from toy_mars6 import write_toy_run
 
-from marstts.bundle import read_info
+from marstts.bundle import find_bundle, read_info
 from marstts.io.part_provenance import pass_on, read_part
 from marstts.training.loop import LoopConfig
 from marstts.training.provenance import file_digests, name_parent, record_training
@@ -50,3 +50,7 @@ def test_an_exported_part_has_the_record_of_its_run(tmp_path: Path):
     assert read_part(tmp_path / "part").data == {"shards": "f00"}
     pass_on(tmp_path / "old run", tmp_path / "run")
     assert read_part(tmp_path / "run").data == {"shards": "f00"}
+
+
+def test_a_packaged_model_is_a_parent_by_its_name_as_a_path_too():
+    assert name_parent(Path("mini")) == name_parent("mini") == read_info(find_bundle("mini")).label

@@ -51,7 +51,7 @@ def name_parent(base: Path | str) -> str:
     path = Path(base)
     if not (found := preferred(path)):
         with suppress(CheckpointError):
-            return read_info(find_bundle(base)).label
+            return read_info(find_bundle(str(base))).label
     folder = found[0] if found else path
     return f"{path.resolve().name}@{revision_of({'weights': folder})}"
 

@@ -28,7 +28,7 @@ class LettersDistillationConfig(Config):
     """
 
     not_distilled: tuple[str, ...] = ()
-    """Prefixes of the names of speakers whose recordings are the targets: texts that the teacher misreads in letters."""
+    """Prefixes of the names of speakers whose recordings are the targets: the teacher misreads their texts."""
 
 
 class PretrainConfig(Config):

@@ -32,7 +32,7 @@ def probs_in_letters(
     """The targets of every scored token: per level (N, layout[l], C + 1) float32, summing to one.
 
     letters: `ids` (B, S'), `lengths` (B,), `is_distilled` (B,). arguments: those of `Mars6.forward`, whose texts are
-    replaced; recorded (B, T, P) tokens, scored (B, T). Rows that are not distilled have the recording's codes as targets,
+    replaced; recorded (B, T, P) tokens, scored (B, T). Rows that are not distilled have the recorded codes as targets,
     with probability one.
     """
     output = teacher(letters["ids"], letters["lengths"], *arguments[2:])
