@@ -18,7 +18,7 @@ import numpy as np
 from marstts.synthesis.words.attention_path import PathSearch
 from marstts.synthesis.words.written_forms import WrittenForm
 
-LAG_SECONDS = 0.042
+LAG_SECONDS = 0.056
 """Median over words, mini: a step moves its attention to a word this long after the sound of it has begun."""
 
 
