@@ -203,7 +203,7 @@ class Runner:
     def _take_of(self, running: Running, row: RequestState) -> Take:
         """The take of an ended row that was decoded, with its flaws."""
         segment, voice = running.attempt.segment, running.task.voice
-        return self._session.decode_take(segment, row, voice, running.decoder.decoded, running.guard.search)
+        return self._session.decode_take(segment, row, voice, running.decoder.decoded)
 
     def _check_decoded(self) -> Iterator[Event]:
         """Check the takes whose time has come; all of them, where no request is left."""
@@ -238,6 +238,8 @@ class Runner:
         """Decode what there is of a row, and hand it over."""
         task, outlet = running.task, running.outlet
         decoded = self._decode(running, row)
+        if sizes.checks_sent:
+            running.spoken.hear(decoded)
         samples = None if outlet is None else outlet.push(decoded, is_last=row.stop is not None)
         if row.stop is None:
             if outlet is not None and samples is not None and len(samples):
@@ -264,7 +266,9 @@ class Runner:
         assert isinstance(kept, Take), "a take of which a part was handed over is kept"
         if sizes.checks_sent:
             start = outlet.start or 0
-            kept = replace(kept, timing=session.row_timing(segment, row, start, start + outlet.num_trimmed))
+            assert running.decoder.decoded is not None, "a part of it was handed over"
+            end, whole = start + outlet.num_trimmed, running.decoder.decoded[1]
+            kept = replace(kept, timing=session.row_timing(segment, row, whole, start, end))
         return replace(at_other_times(kept, task.rate), waveform=sent)
 
     def _fail(self, text: TextRun, error: MarsError) -> Failed:

@@ -1,6 +1,7 @@
 """The most likely path of a take through its text, from attention: which word each decoding step says.
 
-Upstream: attention of the aligned heads (`generation.engine.AttentionEngine`), `audible_steps`.  Downstream: `word_times`, `flaws`.
+Upstream: attention of the aligned heads (`generation.engine.AttentionEngine`), `audible_steps`.  Downstream:
+`word_times`, `flaws`.
 A Viterbi search over the places of a sentence: its start, its words, the marks between them, its end. A path stays or
 moves on for nothing; to pass over a word or to go back has a price, so that only attention which insists on it does.
 So has a duration that is unusual for the letters of a word, and attention counts only where something is audible.
@@ -30,7 +31,7 @@ BACKWARD_PRICE = 5.0
 SKIP_PRICE = 3.0
 """Nats for passing over a word."""
 
-SHORT_SKIP_PRICE = 1.0
+SHORT_SKIP_PRICE = 2.0
 """Nats for passing over a word of `SHORT_WORD` letters at most, which may share a step with its neighbors."""
 
 SHORT_WORD = 3
@@ -38,16 +39,16 @@ SHORT_WORD = 3
 SILENT_WORD_PRICE = 1.0
 """Nats for a silent step in a word: the closure of a "t" lasts about one."""
 
-AUDIBLE_PAUSE_PRICE = 2.0
+AUDIBLE_PAUSE_PRICE = 1.75
 """Nats for an audible step before, between or after the words."""
 
-PAUSE_GAIN = 4.0
+PAUSE_GAIN = 8.0
 """Attention to a pause counts this many times: a tenth of it there is rare while a word is said, and usual after it."""
 
 MAX_DURATION = 16
 """Durations that are told apart, in steps: 1.4 s."""
 
-STEPS_PER_LETTER, STEPS_BEFORE_PAUSE, SHORT_WORD_FACTOR = 0.75, 2.0, 0.8
+USUAL_STEPS_PER_LETTER, STEPS_BEFORE_PAUSE, SHORT_WORD_FACTOR = 0.7, 2.0, 0.65
 """Usual duration of a word in steps: so many for each letter, and so many more before a mark. Words of `SHORT_WORD`
 letters at most are articles and the like, which are shorter by this factor."""
 
@@ -143,12 +144,18 @@ class SentencePlaces:
         return np.array([place.kind is PlaceKind.WORD for place in self.places])
 
     @cached_property
-    def duration_prices(self) -> NDArray[np.float32]:
-        """(K, D) nats for leaving a place after 1, 2, … D or more steps; nothing for what is no word."""
-        usual = np.array([[place.num_letters * STEPS_PER_LETTER] for place in self.places], np.float32)
+    def usual_steps(self) -> NDArray[np.float32]:
+        """(K,) usual duration of each word; 0 for what is no word."""
+        usual = np.array([place.num_letters * USUAL_STEPS_PER_LETTER for place in self.places], np.float32)
         usual[[place.num_letters <= SHORT_WORD for place in self.places]] *= SHORT_WORD_FACTOR
         usual[:-1][~self.is_word[1:]] += STEPS_BEFORE_PAUSE
-        unusual = np.log(np.arange(1, MAX_DURATION + 1) / np.maximum(usual, 1.0)) / DURATION_SPREAD
+        return usual * self.is_word
+
+    @cached_property
+    def duration_prices(self) -> NDArray[np.float32]:
+        """(K, D) nats for leaving a place after 1, 2, … D or more steps; nothing for what is no word."""
+        usual = np.maximum(self.usual_steps, 1.0)[:, None]
+        unusual = np.log(np.arange(1, MAX_DURATION + 1) / usual) / DURATION_SPREAD
         prices = np.minimum(0.5 * unusual**2, MAX_DURATION_PRICE) * self.is_word[:, None]
         return prices.astype(np.float32)
 
@@ -200,7 +207,7 @@ class PathSearch:
     """(T, K) attention of the steps so far to each place."""
 
     audible: NDArray[np.float32]
-    """(T, F) how audible the frames of the steps so far are, from 0 to 1."""
+    """(T, F) how audible the frames of the steps so far are, from 0 to 1; NaN where that is not known."""
 
     origins: NDArray[np.int64]
     """(T, K, 2) of the best path that enters a place in a step: the place before, and the step that it entered that."""
@@ -229,16 +236,19 @@ class PathSearch:
     def after(self, steps: Sequence[NDArray[np.float32]], audible: NDArray[np.float32] | None = None) -> PathSearch:
         """The search with more steps, attention (S or more,) to the tokens each. Many at once cost less.
 
-        audible (T, F): how audible the frames of these steps are, from 0 to 1; None where that is not known: all are.
+        audible (T, F): how audible the frames of these steps are, from 0 to 1; None where that is not known: attention
+        is all there is then, and durations have no price.
         """
         if not steps:
             return self
         known = np.stack([step[: len(self.places.spans)] for step in steps])
         attention = known @ self.places.membership
-        audible = np.ones((len(steps), FRAMES_PER_STEP), np.float32) if audible is None else audible
-        heard = np.concatenate([self.audible, audible])
-        evidence = weigh(attention, shares_of_sound(heard)[self.num_steps :], self.places.is_word)
-        prices, durations = self.places.prices_of_arrival, self.places.duration_prices
+        if audible is None:
+            audible = np.full((len(steps), FRAMES_PER_STEP), np.nan, np.float32)
+        frames = np.concatenate([self.audible, audible])
+        evidence = weigh(attention, shares_of_sound(frames)[self.num_steps :], self.places.is_word)
+        prices = self.places.prices_of_arrival
+        durations = self.places.duration_prices * self._knows_sound_of(frames)
         rows = np.arange(len(prices))
         scores, entered = self.scores, self.entered
         origins, latest = np.zeros((*evidence.shape, 2), np.int64), []
@@ -259,10 +269,25 @@ class PathSearch:
             scores,
             entered,
             np.concatenate([self.attention, attention]),
-            heard,
+            frames,
             np.concatenate([self.origins, origins]),
             (*self.latest, *latest),
         )
+
+    @property
+    def knows_sound(self) -> bool:
+        """Whether it is known how audible the steps are."""
+        return self._knows_sound_of(self.audible)
+
+    @staticmethod
+    def _knows_sound_of(audible: NDArray[np.float32]) -> bool:
+        """Whether it is known how audible all frames (T, F) are."""
+        return not np.isnan(audible).any()
+
+    @cached_property
+    def heard(self) -> NDArray[np.float32]:
+        """(T,) how audible each step is, from 0 to 1; 1 where that is not known."""
+        return np.nan_to_num(shares_of_sound(self.audible), nan=1.0)
 
     @property
     def here(self) -> int:
@@ -295,15 +320,16 @@ def _stay(scores: NDArray[np.float32], entered: NDArray[np.int64]) -> tuple[NDAr
 def weigh(
     attention: NDArray[np.float32], sound: NDArray[np.float32], is_word: NDArray[np.bool_]
 ) -> NDArray[np.float32]:
-    """Evidence (T, K) in nats, of attention (T, K) and the share of sound in each step (T,).
+    """Evidence (T, K) in nats, of attention (T, K) and of how audible each step is (T,), NaN where that is not known.
 
     Where nothing is audible, attention is no evidence: it often wanders back when the last word is over. No word is
     said there, and sound is rarely a pause.
     """
-    heard = sound[:, None]
-    attention = np.where(is_word, attention, np.minimum(attention * PAUSE_GAIN, 1.0))
-    evidence = np.log(np.maximum(attention, MIN_ATTENTION)) * heard
-    return evidence - np.where(is_word, SILENT_WORD_PRICE * (1.0 - heard), AUDIBLE_PAUSE_PRICE * heard)
+    is_known = ~np.isnan(sound)[:, None]
+    heard = np.where(is_known, sound[:, None], 1.0)
+    attention = np.where(is_known & ~is_word, np.minimum(attention * PAUSE_GAIN, 1.0), attention)
+    prices = np.where(is_word, SILENT_WORD_PRICE * (1.0 - heard), AUDIBLE_PAUSE_PRICE * heard * is_known)
+    return (np.log(np.maximum(attention, MIN_ATTENTION)) * heard - prices).astype(np.float32)
 
 
 def shares_of_sound(audible: NDArray[np.float32]) -> NDArray[np.float32]:
