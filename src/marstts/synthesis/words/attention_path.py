@@ -334,7 +334,7 @@ def weigh(
 
 def shares_of_sound(audible: NDArray[np.float32]) -> NDArray[np.float32]:
     """audible (T, F) -> (T,) how audible the frames are that a step's attention is about: half a step earlier."""
-    before = audible.reshape(-1)[:-(FRAMES_PER_STEP // 2)]
+    before = audible.reshape(-1)[: -(FRAMES_PER_STEP // 2)]
     first = np.repeat(audible.reshape(-1)[:1], FRAMES_PER_STEP // 2)
     return np.concatenate([first, before]).reshape(audible.shape).mean(axis=1, dtype=np.float32)
 

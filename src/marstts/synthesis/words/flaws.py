@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from marstts.audio import Waveform
 from marstts.synthesis.words.attention_path import PathSearch
 from marstts.synthesis.words.word_counts import MiscountKind, miscounted_words
+from marstts.synthesis.words.word_times import MIN_SKIPPED_LETTERS
 
 AT_END = 0.5
 """A step with this much attention to the end mark is after the last word."""
@@ -30,9 +31,6 @@ takes of mini have 1.3 to 7 and end quietly, those that break off in the last wo
 
 LOUD_END, LAST_STEPS = 0.5, 2
 """A take whose last steps are audible by this much breaks off."""
-
-MIN_SKIPPED_LETTERS = 3
-"""A shorter word may be said within the step of its neighbor."""
 
 MIN_SHARE_OF_DURATION, MIN_SHARE_BEFORE_PAUSE, MIN_SHORTENED_LETTERS = 0.39, 0.36, 4
 """A word of so many letters is skipped if it is audible for less than this share of its usual duration."""

@@ -21,6 +21,12 @@ from marstts.synthesis.words.written_forms import WrittenForm
 LAG_SECONDS = 0.056
 """Median over words, mini: a step moves its attention to a word this long after the sound of it has begun."""
 
+MIN_WORD_SECONDS = 0.04
+"""A word that was said lasts this long at least; it takes the time from its neighbors."""
+
+MIN_SKIPPED_LETTERS = 3
+"""A word of fewer letters to which no step attends counts as said all the same."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Word:
@@ -109,8 +115,8 @@ def words_of(
 ) -> tuple[Word, ...]:
     """The words of a take with times from its first audible sample, up to the last that was said.
 
-    A word before it that no step attends to is often said all the same ("a"): it lasts no time, where the next word
-    begins, with confidence 0. `forms` may be empty: each word is written as it is spoken then. `audible`: seconds in
+    A word before it that no step attends to has confidence 0. If it is a short one ("a"), it is often said all the same,
+    and lasts `MIN_WORD_SECONDS` before the next word; else it lasts no time. `forms` may be empty: each word is written as it is spoken then. `audible`: seconds in
     which the take is audible, from its first step. No word begins before it or ends after it.
     """
     groups = forms or [
@@ -137,7 +143,28 @@ def words_of(
         words.append(Word(written=form.written, spoken=sentence[form.start : form.end], start=first, end=last,
                           confidence=confidence))  # fmt: skip
         unattended.clear()
-    return tuple(words)
+    return with_least_durations(words, end - begin)
+
+
+def with_least_durations(words: Sequence[Word], seconds: float) -> tuple[Word, ...]:
+    """The words of a take of this many seconds, those that were said for `MIN_WORD_SECONDS` at least."""
+    found = list(words)
+    for index, word in enumerate(found):
+        num_letters = sum(map(str.isalnum, word.spoken))
+        if word.end - word.start >= MIN_WORD_SECONDS or (not word.confidence and num_letters >= MIN_SKIPPED_LETTERS):
+            continue
+        start, end = word.start, min(word.start + MIN_WORD_SECONDS, seconds)
+        if index + 1 < len(found) and found[index + 1].start < end:
+            if found[index + 1].end - end >= MIN_WORD_SECONDS:
+                found[index + 1] = replace(found[index + 1], start=round(end, 3))
+            else:
+                end = max(found[index + 1].start, word.end)
+        start = max(0.0, min(start, end - MIN_WORD_SECONDS))
+        if index and found[index - 1].end > start:
+            start = max(start, min(found[index - 1].end, found[index - 1].start + MIN_WORD_SECONDS))
+            found[index - 1] = replace(found[index - 1], end=round(min(found[index - 1].end, start), 3))
+        found[index] = replace(word, start=round(start, 3), end=round(max(start, end), 3))
+    return tuple(found)
 
 
 def first_stretches(path: Sequence[int]) -> dict[int, tuple[int, int]]:
