@@ -3,10 +3,10 @@
 Usage: python tools/word_times.py [--model FOLDER] [--short N] [--long N] [--seeds S ...] [--recordings FILE ...]
                                   [--plants N] [--output JSON]
 
-Sentences are held out from training: short ones of 2 to 6 words, long ones of 7 to 20. Four packaged voices and clones of
-the recordings speak them in turn, once each, without backoff. An accusation is false where the alignment is worse without
-the word (or with it twice). Planted flaws are patches of a take that are removed, repeated, or cut off in the last word.
-Prints one JSON object; needs the extra eval.
+Sentences are held out from training: short ones of 2 to 6 words, long ones of 7 to 20. Four packaged voices and clones
+of the recordings speak them in turn, once each, without backoff. An accusation is false where the alignment is worse
+without the word (or with it twice). Planted flaws are patches of a take that are removed, repeated, or cut off in the
+last word. Prints one JSON object; needs the extra eval.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ def boundaries(measured: Sequence[Measured], aligner: Aligner) -> dict[str, Any]
 
 
 def times_from_first_step(one: Measured) -> list[tuple[float, float]]:
-    """Start and end of each word in seconds from the first step; those after the last that was said have no duration."""
+    """Start and end of each word in seconds from the first step; none has a duration after the last that was said."""
     assert one.take.words is not None
     first, _ = audible_span(one.whole, below_peak_db=EDGE_BELOW_PEAK_DB, max_tail_seconds=MAX_TAIL_SECONDS)
     trimmed = first / one.whole.sample_rate
@@ -204,7 +204,8 @@ def plants(
         if not take.flaws:
             missed.append(f"{kind}: {one.spoken.text}")
     return {
-        "planted": planted.total(), "found": found.total(), "found_ratio": round(found.total() / max(1, planted.total()), 3),
+        "planted": planted.total(), "found": found.total(),
+        "found_ratio": round(found.total() / max(1, planted.total()), 3),
         "by_kind": {kind: f"{found[kind]} of {planted[kind]}" for kind in kinds}, "missed": missed,
     }  # fmt: skip
 

@@ -38,6 +38,13 @@ class ChunkSizes(Protocol):
         """Return the size of the chunk after one of `size`."""
         ...
 
+    def may_wait(self, seconds: float) -> bool:
+        """Whether a listener has enough to play until so many more seconds of audio are made and checked.
+
+        A sentence of which nothing was sent is then held back until it has ended: a flaw can still be repaired.
+        """
+        ...
+
 
 class StreamConfig(Config):
     """Sizes of the chunks of a stream."""
@@ -58,6 +65,10 @@ class StreamConfig(Config):
     def following(self, size: int) -> int:
         """Return the size of the chunk after one of `size`."""
         return min(2 * size, self.max_chunk_patches)
+
+    def may_wait(self, seconds: float) -> bool:
+        """Return False: it is not known what a listener has to play."""
+        return False
 
 
 class IncrementalDecoder:

@@ -240,19 +240,28 @@ class Runner:
         decoded = self._decode(running, row)
         if sizes.checks_sent:
             running.spoken.hear(decoded)
-        samples = None if outlet is None else outlet.push(decoded, is_last=row.stop is not None)
+        if outlet is not None:
+            outlet.push(decoded, is_last=row.stop is not None)
         if row.stop is None:
-            if outlet is not None and samples is not None and len(samples):
-                outlet.has_sent = True
+            if outlet is None or (not outlet.has_sent and sizes.may_wait(self._seconds_left(running, row))):
+                return
+            samples = outlet.send()
+            if len(samples):
                 words = running.spoken.finished(row, outlet.start) if sizes.checks_sent else ()
                 yield Piece(task, samples, tuple(word.scaled(1.0 / task.rate) for word in words))
         elif outlet is None or not outlet.has_sent:
             yield from self._advance(running, self._take_of(running, row))
         else:
-            assert samples is not None
+            samples = outlet.send()
             kept = self._sent_take(running, row, outlet, sizes)
             task.text.keep(task, kept)
             yield Finished(task, kept, samples, running.spoken.rest(kept.words))
+
+    def _seconds_left(self, running: Running, row: RequestState) -> float:
+        """Seconds of a sentence that are still to be made, by the usual length of its text."""
+        rate = self._session.model.patch_rate or self._session.codec.spec.patch_rate
+        usual = self._session.backoff.usual(running.attempt.segment.text)
+        return max(usual - len(row.patches) / rate, 0.0)
 
     def _sent_take(self, running: Running, row: RequestState, outlet: Outlet, sizes: ChunkSizes) -> Take:
         """The take of a sentence of which a part was handed over: it is kept as it is."""

@@ -26,10 +26,23 @@ class Outlet:
         self._trimmer, self._limiter = StreamingTrimmer(sample_rate), Limiter(sample_rate)
         self._tempo = None if tempo == 1.0 else TempoFilter(tempo, sample_rate)
         self._pieces: list[Samples] = []
-        self.has_sent = False
-        """Whether a listener has a part of it."""
+        self._num_sent = 0
+        """Pieces that a listener has."""
         self.num_trimmed = 0
         """Samples that were not trimmed away, before the tempo is changed."""
+
+    @property
+    def has_sent(self) -> bool:
+        """Whether a listener has a part of it."""
+        return self._num_sent > 0
+
+    def send(self) -> Samples:
+        """All that came out and was not sent yet; a listener has it from now on."""
+        unsent = self._pieces[self._num_sent :]
+        if not any(map(len, unsent)):
+            return np.zeros(0, np.float32)
+        self._num_sent = len(self._pieces)
+        return np.concatenate(unsent)
 
     @property
     def start(self) -> int | None:
@@ -41,8 +54,8 @@ class Outlet:
         """All that came out."""
         return np.concatenate(self._pieces)
 
-    def push(self, decoded: Samples, *, is_last: bool) -> Samples:
-        """Take the next samples (N,) -> those that can be sent; all that are left with the last."""
+    def push(self, decoded: Samples, *, is_last: bool) -> None:
+        """Take the next samples (N,). What can be sent comes out, and all that is left with the last."""
         samples = self._trimmer.push(decoded)
         if is_last:
             samples = np.concatenate([samples, self._trimmer.finish()])
@@ -53,7 +66,6 @@ class Outlet:
         if is_last:
             samples = np.concatenate([samples, self._limiter.finish()])
         self._pieces.append(samples)
-        return samples
 
 
 class StreamingTrimmer:
