@@ -200,8 +200,8 @@ class PathSearch:
     scores: NDArray[np.float32]
     """(K, D) nats of the best path that has been in each place for 1, 2, … steps; the last one is for D or more."""
 
-    entered: NDArray[np.int64]
-    """(K, D) the step in which each of these paths entered its place."""
+    longest_entered: NDArray[np.int64]
+    """(K,) the step in which the path of D or more steps entered its place."""
 
     attention: NDArray[np.float32]
     """(T, K) attention of the steps so far to each place."""
@@ -222,7 +222,7 @@ class PathSearch:
         return cls(
             places,
             scores=np.full((size, MAX_DURATION), -np.inf, np.float32),
-            entered=np.zeros((size, MAX_DURATION), np.int64),
+            longest_entered=np.zeros(size, np.int64),
             attention=np.zeros((0, size), np.float32),
             audible=np.zeros((0, FRAMES_PER_STEP), np.float32),
             origins=np.zeros((0, size, 2), np.int64),
@@ -250,19 +250,25 @@ class PathSearch:
         prices = self.places.prices_of_arrival
         durations = self.places.duration_prices * self._knows_sound_of(frames)
         rows = np.arange(len(prices))
-        scores, entered = self.scores, self.entered
+        row_starts = rows * MAX_DURATION
+        scores, entered = self.scores, self.longest_entered
         origins, latest = np.zeros((*evidence.shape, 2), np.int64), []
-        for number, step_evidence in enumerate(evidence):
+        for step, step_evidence in enumerate(evidence, start=self.num_steps):
             leaving = scores - durations
-            longest = leaving.argmax(axis=1)
-            since = entered[rows, longest]
-            arrivals = leaving[rows, longest] - prices  # rows: the place that is reached
+            durations_left = leaving.argmax(axis=1)
+            since = np.where(durations_left < MAX_DURATION - 1, step - 1 - durations_left, entered)
+            arrivals = leaving.take(row_starts + durations_left) - prices  # rows: the place that is reached
             before = arrivals.argmax(axis=1)
-            origins[number, :, 0], origins[number, :, 1] = before, since[before]
-            arrived = arrivals[rows, before] if self.num_steps + number else -self.places.prices[0]
-            scores, entered = _stay(scores, entered)
-            scores[:, 0], entered[:, 0] = arrived, self.num_steps + number
-            scores += step_evidence[:, None]
+            origin = origins[step - self.num_steps]
+            origin[:, 0], origin[:, 1] = before, since[before]
+            later = np.empty_like(scores)
+            later[:, 0] = arrivals[rows, before] if step else -self.places.prices[0]
+            later[:, 1:] = scores[:, :-1]
+            stays = scores[:, -1] > scores[:, -2]
+            later[stays, -1] = scores[stays, -1]
+            entered = np.where(stays, entered, step - MAX_DURATION + 1)
+            later += step_evidence[:, None]
+            scores = later
             latest.append(int(scores.argmax()) // MAX_DURATION)
         return PathSearch(
             self.places,
@@ -300,21 +306,14 @@ class PathSearch:
         path = np.zeros(self.num_steps, np.int64)
         if not len(path):
             return path
-        place, entered, end = self.here, int(self.entered.flat[self.scores.argmax()]), len(path)
+        place, duration = divmod(int(self.scores.argmax()), MAX_DURATION)
+        is_longest, end = duration == MAX_DURATION - 1, len(path)
+        entered = int(self.longest_entered[place]) if is_longest else end - 1 - duration
         while end:
             path[entered:end] = place
             end = entered
             place, entered = self.origins[end].tolist()[place]
         return path
-
-
-def _stay(scores: NDArray[np.float32], entered: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """The paths (K, D) a step later in the same places; the first column is free for those that arrive."""
-    later_scores, later_entered = np.empty_like(scores), np.empty_like(entered)
-    later_scores[:, 1:], later_entered[:, 1:] = scores[:, :-1], entered[:, :-1]
-    longer = scores[:, -1] > scores[:, -2]
-    later_scores[longer, -1], later_entered[longer, -1] = scores[longer, -1], entered[longer, -1]
-    return later_scores, later_entered
 
 
 def weigh(

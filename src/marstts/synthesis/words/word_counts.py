@@ -112,8 +112,8 @@ def has_spare_syllables(search: PathSearch, peaks: NDArray[np.float64], index: i
     written = sum(
         num_syllables(word_at(search.places, place) or "a") for place in search.places.words if place >= index
     )
-    last = int(np.flatnonzero(search.places.is_word[search.path])[-1])
-    end = (last + 1) * step_seconds  # breath after the last word has peaks, too
+    steps_in_words = np.flatnonzero(search.places.is_word[search.path])
+    end = (steps_in_words.max(initial=-1) + 1) * step_seconds  # breath after the last word has peaks, too
     return int(((peaks >= begin) & (peaks < end)).sum()) > written
 
 
