@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,6 +29,23 @@ def held_out_sentences(count: int, seed: int, split: str = "test") -> list[str]:
     found = [text for text in texts if split_of_sentence(text) == split and 12 <= len(text) <= 120]
     random.Random(seed).shuffle(found)
     return found[:count]
+
+
+def sentences_of_length(
+    count: int, fewest: int, most: int, *, is_fit: Callable[[str], bool] = bool, split: str = "test", seed: int = 0
+) -> list[str]:
+    """Sentences of a split with so many words; reads no more of the corpus than it needs."""
+    with gzip.open(SENTENCES, "rt", encoding="utf-8") as lines:
+        texts = [line.split("\t")[-1].strip() for line in lines]
+    random.Random(seed).shuffle(texts)
+    found: dict[str, None] = {}
+    for written in texts:
+        if len(found) == count:
+            break
+        text = normalize(written) if fewest <= len(written.split()) <= most else ""
+        if fewest <= len(text.split()) <= most and split_of_sentence(text) == split and is_fit(text):
+            found[text] = None
+    return list(found)
 
 
 @dataclass(frozen=True, eq=False)

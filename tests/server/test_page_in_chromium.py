@@ -252,6 +252,21 @@ def test_takes_are_listed_and_each_can_be_played_sought_and_removed(user: PageUs
     assert len(user.all("#takes li")) == 1 and "version 1" in user.all("#takes .about")[0].text
 
 
+def test_a_take_with_a_flaw_offers_to_be_said_again(user: PageUser):
+    user.run("""window.sent = []; window.fetch = async (path, { body }) => {
+        if (!path.endsWith("/v1/audio/speech")) return new Response("{}", { status: 404 });
+        window.sent.push(JSON.parse(body).seed);
+        const audio = btoa(String.fromCharCode(...new Uint8Array(9600)));
+        const warning = window.sent.length === 1 ? "Not all words are said once." : undefined;
+        return new Response(`data: ${JSON.stringify({ audio, warning })}\\n\\n`); }""")
+    user.find("speak").click()
+    user.wait(lambda: "Not all words" in user.find("takes").text)
+    user.press("#takes .again")
+    user.wait(lambda: len(user.all("#takes li")) == 2)
+    first, second = user.run("return window.sent")
+    assert second == first + 1 and not user.all("#takes li")[0].find_element("css selector", ".again").is_displayed()
+
+
 def test_a_stopped_take_can_be_downloaded(user: PageUser, server: LiveServer):
     user.type("text", "This is a long text that goes on for a while. " * 8)
     user.find("speak").click()

@@ -283,6 +283,9 @@ class ChosenSizes:
     def following(self, size: int) -> int:
         return int(self._rng.integers(4, 12))
 
+    def may_wait(self, seconds: float) -> bool:
+        return False
+
 
 class Hesitant(UndecidedStepper):
     """A take begins with as many silent patches as its `code` says."""

@@ -79,22 +79,25 @@ def find_aligned_heads(model: Mars6, prompts: Sequence[Mars6Prompt]) -> tuple[tu
 @torch.inference_mode()
 def spoken_attention(model: Mars6, prompts: Sequence[Mars6Prompt]) -> list[NDArray[np.float32]]:
     """Generate each prompt, then attention (L, H, T, S) of all heads, by one pass over the generated patches."""
-    engine, config = TorchEngine(model), model.config
+    engine = TorchEngine(model)
     limits = [Limits(0, 12 + 2 * len(prompt.text_ids)) for prompt in prompts]
     rngs = [np.random.default_rng(index) for index in range(len(prompts))]
     sampling = SamplingConfig()
     made = generate(engine, prompts, top_p=[0.2] * len(prompts), limits=limits, rngs=rngs, sampling=sampling)
-    found = []
-    for prompt, generated in zip(prompts, made, strict=True):
-        batch = collate([prompt])
-        memory, mask = model.encode(
-            torch.as_tensor(batch.text_ids), torch.as_tensor(batch.text_lengths),
-            torch.as_tensor(batch.identity), torch.as_tensor(batch.style),
-        )  # fmt: skip
-        x = model.global_decoder.embed(torch.as_tensor(generated.tokens[None]))
-        _, layers = model.global_decoder(x, memory, mask, tuple(range(config.global_layers)))
-        found.append(torch.cat(layers)[..., model.num_slots :].numpy())
-    return found
+    return [forced_attention(model, prompt, one.tokens) for prompt, one in zip(prompts, made, strict=True)]
+
+
+@torch.inference_mode()
+def forced_attention(model: Mars6, prompt: Mars6Prompt, tokens: NDArray[np.int64]) -> NDArray[np.float32]:
+    """Attention (L, H, T, S) of all heads to the text, by one pass over patches tokens (T, P) that a model has made."""
+    batch = collate([prompt])
+    memory, mask = model.encode(
+        torch.as_tensor(batch.text_ids), torch.as_tensor(batch.text_lengths),
+        torch.as_tensor(batch.identity), torch.as_tensor(batch.style),
+    )  # fmt: skip
+    x = model.global_decoder.embed(torch.as_tensor(tokens[None]))
+    _, layers = model.global_decoder(x, memory, mask, tuple(range(model.config.global_layers)))
+    return torch.cat(layers)[..., model.num_slots :].numpy()
 
 
 def score_heads(attention: NDArray[np.float32]) -> NDArray[np.float64]:

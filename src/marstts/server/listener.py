@@ -42,6 +42,9 @@ USED_SLACK, GROWTH = 0.5, 3
 """Share of a buffer that may go by while the next chunk is generated, and its size relative to the one before; larger
 chunks are cheaper to decode."""
 
+KEPT_SECONDS = 1.0
+"""What a buffer must still hold when a sentence that was held back is made: time to begin another attempt."""
+
 SOON_SECONDS = 0.15
 """A buffer that will be empty within this time makes the running batch small."""
 
@@ -137,6 +140,12 @@ class Listener:
         ahead = -TRIMMED_PATCHES if is_first else max(0.0, self.dry_at - self._clock()) * self._rate
         affordable = int((ahead + size) * USED_SLACK * self._crowd.share)
         return min(max(affordable, MIN_PATCHES), max(GROWTH * size, MIN_PATCHES), MAX_PATCHES)
+
+    def may_wait(self, seconds: float) -> bool:
+        """Whether the buffer lasts until so many more seconds of audio are made, with `KEPT_SECONDS` left."""
+        if self._playing_since is None:
+            return False
+        return self.dry_at - self._clock() >= KEPT_SECONDS + seconds / max(self._crowd.share, 1e-9)
 
 
 class PriorityGate:

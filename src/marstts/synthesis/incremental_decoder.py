@@ -43,6 +43,13 @@ class ChunkSizes(Protocol):
         """The smallest chunks that these sizes can be, whoever else listens; no sentence is sent before them."""
         ...
 
+    def may_wait(self, seconds: float) -> bool:
+        """Whether a listener has enough to play until so many more seconds of audio are made and checked.
+
+        A sentence of which nothing was sent is then held back until it has ended: a flaw can still be repaired.
+        """
+        ...
+
 
 class StreamConfig(Config):
     """Sizes of the chunks of a stream."""
@@ -76,6 +83,10 @@ class StreamConfig(Config):
             size = self.following(size)
             end += size
         return end
+
+    def may_wait(self, seconds: float) -> bool:
+        """Return False: it is not known what a listener has to play."""
+        return False
 
 
 class IncrementalDecoder:

@@ -29,6 +29,7 @@ from marstts.synthesis.backoff import BackoffConfig
 from marstts.synthesis.sentence import Attempt, too_short
 from marstts.synthesis.speech import EDGE_BELOW_PEAK_DB, MAX_TAIL_SECONDS, NO_WORD_TIMES, Speech, Take, join, silence
 from marstts.synthesis.words.attention_path import PathSearch, SentencePlaces, search_path
+from marstts.synthesis.words.audible_steps import FRAMES_PER_STEP, audible_steps
 from marstts.synthesis.words.flaws import TakeFlaw, find_flaws
 from marstts.synthesis.words.word_times import TimedSpan, Word, words_of, words_on_path
 from marstts.synthesis.words.written_forms import forms_of, lead_of
@@ -126,19 +127,15 @@ class ModelSession:
         row: RequestState,
         voice: Voice,
         decoded: tuple[Codes, Waveform] | None = None,
-        begun: PathSearch | None = None,
     ) -> Take:
-        """Turn an ended row into a take, silence at its edges trimmed.
-
-        `decoded` if that was done already; `begun`: the path of its first steps, if it was followed.
-        """
+        """Turn an ended row into a take, silence at its edges trimmed. `decoded` if that was done already."""
         if decoded is None:
             codes = self.model.codes(row.result(self.engine.layout).tokens, row.request.rng, row.request.prompt)
             decoded = codes, self.decode(codes, voice)
         codes, waveform = decoded
         assert row.stop is not None
         start, end = audio.audible_span(waveform, below_peak_db=EDGE_BELOW_PEAK_DB, max_tail_seconds=MAX_TAIL_SECONDS)
-        search = self.path_search(segment.text, row, begun)
+        search = self.path_search(segment.text, row, waveform)
         return Take(
             text=segment.text,
             codes=codes,
@@ -173,10 +170,10 @@ class ModelSession:
         return partial(words_on_path, search, segment.text, forms_of(segment), step_seconds=step, audible=audible)
 
     def row_timing(
-        self, segment: Segment, row: RequestState, start: int, end: int
+        self, segment: Segment, row: RequestState, waveform: Waveform, start: int, end: int
     ) -> Callable[[], tuple[Word, ...]] | None:
-        """The same for the attention of a row; None without aligned heads."""
-        search = self.path_search(segment.text, row)
+        """The same for the attention of a row with the audio of its patches; None without aligned heads."""
+        search = self.path_search(segment.text, row, waveform)
         return None if search is None else self.word_timing(segment, search, start, end)
 
     def take_flaws(
@@ -193,15 +190,17 @@ class ModelSession:
             has_ended=row.stop is StopReason.EOS,
         )
 
-    def path_search(self, sentence: str, row: RequestState, begun: PathSearch | None = None) -> PathSearch | None:
+    def path_search(self, sentence: str, row: RequestState, waveform: Waveform) -> PathSearch | None:
         """The path of a row's attention through its sentence; None where the model has no aligned heads.
 
-        `begun`: the same path up to some step, if it was followed.
+        waveform: the audio of all its patches.
         """
-        if begun is not None and begun.num_steps <= len(row.attention):
-            return begun.after(row.attention[begun.num_steps :])
         spans = self.model.text_spans(row.request.prompt) if row.attention else None
-        return None if spans is None else search_path(SentencePlaces.of(sentence, spans), row.attention)
+        if spans is None:
+            return None
+        audible = audible_steps(waveform, self.codec.spec.patch_rate)[: len(row.attention)]
+        silent = np.zeros((len(row.attention) - len(audible), FRAMES_PER_STEP), np.float32)  # the step that ended it
+        return search_path(SentencePlaces.of(sentence, spans), row.attention, np.concatenate([audible, silent]))
 
     def timed_words(self, segment: Segment, spans: Sequence[TimedSpan], start: int, end: int) -> tuple[Word, ...]:
         """Words in seconds from sample `start` of a sentence's audio, none of them after sample `end`."""

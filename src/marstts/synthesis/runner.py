@@ -116,6 +116,8 @@ class Running:
     spoken: StreamedWords
     has_sent: bool = False
     """Whether a listener has a piece of it."""
+    is_held: bool = False
+    """Whether it could be sent, but waits for its end, so that a flaw can be repaired unheard."""
 
 
 class Runner:
@@ -219,7 +221,7 @@ class Runner:
     def _take_of(self, running: Running, row: RequestState) -> Take:
         """The take of an ended row that was decoded, with its flaws."""
         segment, voice = running.attempt.segment, running.task.voice
-        return self._session.decode_take(segment, row, voice, running.decoder.decoded, running.guard.search)
+        return self._session.decode_take(segment, row, voice, running.decoder.decoded)
 
     def _check_decoded(self) -> Iterator[Event]:
         """Check the takes whose time has come; all of them, where no request is left."""
@@ -254,13 +256,15 @@ class Runner:
         """Decode what there is of a row, and hand it over."""
         task, outlet = running.task, running.outlet
         decoded = self._decode(running, row)
+        if sizes.checks_sent:
+            running.spoken.hear(decoded)
         if outlet is None:
             if row.stop is not None:
                 yield from self._advance(running, self._take_of(running, row))
             return
         outlet.push(decoded, is_last=row.stop is not None)
         is_begun = open_patches(row) >= self._begins_with(outlet, sizes)
-        if row.stop is not None and not is_begun:
+        if row.stop is not None and (not is_begun or running.is_held):
             take = self._take_of(running, row)
             if outlet.start is not None and self._session.model.is_incremental:
                 self._unsent.setdefault(task, []).append(self._unsent_take(running, row, outlet, take))
@@ -270,8 +274,10 @@ class Runner:
             task.text.keep(task, kept)
             self._unsent.pop(task, None)
             yield Finished(task, kept, outlet.take(), running.spoken.rest(kept.words))
+        elif is_begun and not running.has_sent and sizes.may_wait(self._seconds_left(running, row)):
+            running.is_held = True
         elif is_begun and len(samples := outlet.take()):
-            running.has_sent = True
+            running.has_sent, running.is_held = True, False
             words = running.spoken.finished(row, outlet.start) if sizes.checks_sent else ()
             yield Piece(task, samples, tuple(word.scaled(1.0 / task.rate) for word in words))
 
@@ -284,14 +290,16 @@ class Runner:
 
     def _held_until(self, running: Running) -> float:
         """Patches with which audio can be sent that is decoded already and held back; infinity where there is none."""
-        if running.outlet is None or running.has_sent or self._sizes is None:
+        if running.outlet is None or running.has_sent or running.is_held or self._sizes is None:
             return math.inf
         return self._begins_with(running.outlet, self._sizes)
 
     def _unsent_take(self, running: Running, row: RequestState, outlet: Outlet, take: Take) -> Unsent:
         """The take of an ended row with the edges that a stream gives it."""
         start = outlet.start or 0
-        timing = self._session.row_timing(running.attempt.segment, row, start, start + outlet.num_trimmed)
+        assert running.decoder.decoded is not None, "there is something to send"
+        whole, end = running.decoder.decoded[1], start + outlet.num_trimmed
+        timing = self._session.row_timing(running.attempt.segment, row, whole, start, end)
         return Unsent(take, Waveform(outlet.all_samples, take.waveform.sample_rate), timing)
 
     def _as_sent(self, task: SentenceTask, kept: Take) -> Take | None:
@@ -305,6 +313,12 @@ class Runner:
                 return replace(timed, waveform=unsent.waveform)
         return None
 
+    def _seconds_left(self, running: Running, row: RequestState) -> float:
+        """Seconds of a sentence that are still to be made, by the usual length of its text."""
+        rate = self._session.model.patch_rate or self._session.codec.spec.patch_rate
+        usual = self._session.backoff.usual(running.attempt.segment.text)
+        return max(usual - len(row.patches) / rate, 0.0)
+
     def _sent_take(self, running: Running, row: RequestState, outlet: Outlet, sizes: ChunkSizes) -> Take:
         """The take of a sentence of which a part was handed over: it is kept as it is."""
         session, task, segment = self._session, running.task, running.attempt.segment
@@ -317,7 +331,9 @@ class Runner:
         assert isinstance(kept, Take), "a take of which a part was handed over is kept"
         if sizes.checks_sent:
             start = outlet.start or 0
-            kept = replace(kept, timing=session.row_timing(segment, row, start, start + outlet.num_trimmed))
+            assert running.decoder.decoded is not None, "a part of it was handed over"
+            end, whole = start + outlet.num_trimmed, running.decoder.decoded[1]
+            kept = replace(kept, timing=session.row_timing(segment, row, whole, start, end))
         return replace(at_other_times(kept, task.rate), waveform=sent)
 
     def _fail(self, text: TextRun, error: MarsError) -> Failed:

@@ -23,9 +23,13 @@ function speechFields() {
 async function speak() {
   if (!byId("speech-form").reportValidity()) return;
   if (!chosenVoice()) throw new Error("Choose a voice first.");
+  await generate(speechFields(), chosenVoice().name);
+}
+
+async function generate(speech, voiceName) {
   take?.stop();
   show("");
-  take = new Take(speechFields(), chosenVoice().name);
+  take = new Take(speech, voiceName, () => generate({ ...speech, seed: (speech.seed + 1) % 2 ** 32 }, voiceName));
   showStop();
   try {
     await take.generate();

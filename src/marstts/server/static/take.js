@@ -15,9 +15,9 @@ let current = null; // the take that was played last
 export const playingTake = () => (current?.isPlaying ? current : null);
 
 export class Take {
-  // `speech`: text, voice, seed, speed; `voiceName`: for people.
-  constructor(speech, voiceName) {
-    Object.assign(this, { speech, voiceName, sound: new Sound(), words: [], position: 0, cursor: 0, warnings: [] });
+  // `speech`: text, voice, seed, speed; `voiceName`: for people; `again`: generates another version of it.
+  constructor(speech, voiceName, again) {
+    Object.assign(this, { speech, voiceName, again, sound: new Sound(), words: [], position: 0, cursor: 0, warnings: [] });
     this.request = new AbortController();
     this.state = "making";
     this.build();
@@ -105,7 +105,10 @@ export class Take {
     this.bar.oninput = () => this.seek(Number(this.bar.value));
     this.time = make("span", { className: "note time" });
     this.progress = make("span", {});
-    this.warning = make("p", { className: "note warning" });
+    this.warning = make("span", {});
+    const again = { type: "button", className: "small again", onclick: () => attempt(this.again) };
+    this.flawed = make("p", { className: "note warning", hidden: true },
+      this.warning, make("button", { ...again, textContent: "Say it again", title: "Generate another version" }));
     this.mp3 = button("MP3", async () => save(await api.mp3(speech), this.fileName("mp3")));
     this.wav = button("WAV", () => save(wavFile(this.sound.samples(), RATE), this.fileName("wav")));
     this.srt = button("SRT", () => save(new Blob([srt(this.words)], { type: "text/plain" }), this.fileName("srt")));
@@ -118,7 +121,7 @@ export class Take {
       iconButton("close", "Remove this take", () => this.remove()),
       make("div", { className: "row" }, this.bar, this.time),
       make("div", { className: "row" }, this.mp3, this.wav, this.srt),
-      this.warning,
+      this.flawed,
     );
     byId("takes").prepend(this.row);
     byId("no-takes").hidden = true;
@@ -138,7 +141,8 @@ export class Take {
     this.time.textContent = clock(this.position) + (isMade ? ` / ${clock(this.sound.seconds)}` : "");
     this.progress.textContent = STATES[this.state];
     this.progress.className = isMade ? "" : "making";
-    this.warning.textContent = this.warnings.join(" ");
+    this.warning.textContent = `${this.warnings.join(" ")} `;
+    this.flawed.hidden = this.warnings.length === 0;
     this.wav.disabled = !isMade;
     this.mp3.disabled = this.state !== "done";
     this.srt.disabled = !isMade || this.words.length === 0;

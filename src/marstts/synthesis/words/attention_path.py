@@ -1,10 +1,12 @@
 """The most likely path of a take through its text, from attention: which word each decoding step says.
 
-Upstream: attention of the aligned heads (`generation.engine.AttentionEngine`).  Downstream: `word_times`, `flaws`.
+Upstream: attention of the aligned heads (`generation.engine.AttentionEngine`), `audible_steps`.  Downstream:
+`word_times`, `flaws`.
 A Viterbi search over the places of a sentence: its start, its words, the marks between them, its end. A path stays or
 moves on for nothing; to pass over a word or to go back has a price, so that only attention which insists on it does.
-Guided attention (arXiv:1710.08969) makes heads monotonic; the search is the usual one of hidden Markov models.
-Shapes: T steps of a take · S text tokens · K places of the sentence.
+So has a duration that is unusual for the letters of a word, and attention counts only where something is audible.
+Guided attention (arXiv:1710.08969) makes heads monotonic; the search is the usual one of hidden semi-Markov models.
+Shapes: T steps of a take · S text tokens · K places of the sentence · D durations · F frames of a step.
 """
 
 from __future__ import annotations
@@ -18,6 +20,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from marstts.synthesis.words.audible_steps import FRAMES_PER_STEP
+
 MIN_ATTENTION = 1e-2
 """Less attention than this counts as this much: a single step that looks elsewhere is not evidence."""
 
@@ -27,10 +31,32 @@ BACKWARD_PRICE = 5.0
 SKIP_PRICE = 3.0
 """Nats for passing over a word."""
 
-SHORT_SKIP_PRICE = 1.0
+SHORT_SKIP_PRICE = 2.0
 """Nats for passing over a word of `SHORT_WORD` letters at most, which may share a step with its neighbors."""
 
 SHORT_WORD = 3
+
+SILENT_WORD_PRICE = 1.0
+"""Nats for a silent step in a word: the closure of a "t" lasts about one."""
+
+AUDIBLE_PAUSE_PRICE = 1.75
+"""Nats for an audible step before, between or after the words."""
+
+PAUSE_GAIN = 8.0
+"""Attention to a pause counts this many times: a tenth of it there is rare while a word is said, and usual after it."""
+
+MAX_DURATION = 16
+"""Durations that are told apart, in steps: 1.4 s."""
+
+USUAL_STEPS_PER_LETTER, STEPS_BEFORE_PAUSE, SHORT_WORD_FACTOR = 0.7, 2.0, 0.65
+"""Usual duration of a word in steps: so many for each letter, and so many more before a mark. Words of `SHORT_WORD`
+letters at most are articles and the like, which are shorter by this factor."""
+
+DURATION_SPREAD = 0.4
+"""Standard deviation of the logarithm of durations."""
+
+MAX_DURATION_PRICE = 6.0
+"""Nats at most for an unusual duration: attention that insists on one is followed."""
 
 _CHUNK = re.compile(r"\S+")
 
@@ -107,8 +133,31 @@ class SentencePlaces:
 
     @cached_property
     def prices_of_arrival(self) -> NDArray[np.float32]:
-        """(K, K) the same, from column to row."""
-        return np.ascontiguousarray(self.prices.T)
+        """(K, K) the same, from column to row; no place is entered from itself."""
+        prices = np.ascontiguousarray(self.prices.T)
+        np.fill_diagonal(prices, np.inf)
+        return prices
+
+    @cached_property
+    def is_word(self) -> NDArray[np.bool_]:
+        """(K,) True where a place is a word."""
+        return np.array([place.kind is PlaceKind.WORD for place in self.places])
+
+    @cached_property
+    def usual_steps(self) -> NDArray[np.float32]:
+        """(K,) usual duration of each word; 0 for what is no word."""
+        usual = np.array([place.num_letters * USUAL_STEPS_PER_LETTER for place in self.places], np.float32)
+        usual[[place.num_letters <= SHORT_WORD for place in self.places]] *= SHORT_WORD_FACTOR
+        usual[:-1][~self.is_word[1:]] += STEPS_BEFORE_PAUSE
+        return usual * self.is_word
+
+    @cached_property
+    def duration_prices(self) -> NDArray[np.float32]:
+        """(K, D) nats for leaving a place after 1, 2, … D or more steps; nothing for what is no word."""
+        usual = np.maximum(self.usual_steps, 1.0)[:, None]
+        unusual = np.log(np.arange(1, MAX_DURATION + 1) / usual) / DURATION_SPREAD
+        prices = np.minimum(0.5 * unusual**2, MAX_DURATION_PRICE) * self.is_word[:, None]
+        return prices.astype(np.float32)
 
     @staticmethod
     def _skip_price(place: Place) -> float:
@@ -141,17 +190,27 @@ def _first_letter(is_space: Sequence[bool], first: int, last: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class PathSearch:
-    """A Viterbi search that takes steps as they are made; a value."""
+    """A Viterbi search that takes steps as they are made; a value.
+
+    A state is a place and for how many steps the path has been there, so that leaving a word has the price of its
+    duration: a hidden semi-Markov model.
+    """
 
     places: SentencePlaces
     scores: NDArray[np.float32]
-    """(K,) nats of the best path to each place."""
+    """(K, D) nats of the best path that has been in each place for 1, 2, … steps; the last one is for D or more."""
+
+    longest_entered: NDArray[np.int64]
+    """(K,) the step in which the path of D or more steps entered its place."""
 
     attention: NDArray[np.float32]
     """(T, K) attention of the steps so far to each place."""
 
+    audible: NDArray[np.float32]
+    """(T, F) how audible the frames of the steps so far are, from 0 to 1; NaN where that is not known."""
+
     origins: NDArray[np.int64]
-    """(T, K) the place that the best path to each place was in before."""
+    """(T, K, 2) of the best path that enters a place in a step: the place before, and the step that it entered that."""
 
     latest: tuple[int, ...] = ()
     """The place where the best path was after each step, as far as was known then."""
@@ -160,50 +219,127 @@ class PathSearch:
     def begin(cls, places: SentencePlaces) -> PathSearch:
         """The search before the first step: a path begins at the start or in the first word."""
         size = len(places.places)
-        return cls(places, -places.prices[0], np.zeros((0, size), np.float32), np.zeros((0, size), np.int64))
+        return cls(
+            places,
+            scores=np.full((size, MAX_DURATION), -np.inf, np.float32),
+            longest_entered=np.zeros(size, np.int64),
+            attention=np.zeros((0, size), np.float32),
+            audible=np.zeros((0, FRAMES_PER_STEP), np.float32),
+            origins=np.zeros((0, size, 2), np.int64),
+        )
 
     @property
     def num_steps(self) -> int:
         """T."""
         return len(self.attention)
 
-    def after(self, steps: Sequence[NDArray[np.float32]]) -> PathSearch:
-        """The search with more steps, attention (S or more,) to the tokens each. Many at once cost less."""
+    def after(self, steps: Sequence[NDArray[np.float32]], audible: NDArray[np.float32] | None = None) -> PathSearch:
+        """The search with more steps, attention (S or more,) to the tokens each. Many at once cost less.
+
+        audible (T, F): how audible the frames of these steps are, from 0 to 1; None where that is not known: attention
+        is all there is then, and durations have no price.
+        """
         if not steps:
             return self
         known = np.stack([step[: len(self.places.spans)] for step in steps])
         attention = known @ self.places.membership
-        evidence = np.log(np.maximum(attention, MIN_ATTENTION))
-        prices, size = self.places.prices_of_arrival, len(self.scores)
-        arrivals, row_starts = np.empty((size, size), np.float32), np.arange(size) * size
-        origins, reached, scores = np.empty(evidence.shape, np.int64), np.empty_like(evidence), self.scores
-        for step, came_from in enumerate(origins):
-            np.subtract(scores, prices, out=arrivals)  # rows: the place that is reached
-            arrivals.argmax(axis=1, out=came_from)
-            scores = np.add(arrivals.take(row_starts + came_from), evidence[step], out=reached[step])
+        if audible is None:
+            audible = np.full((len(steps), FRAMES_PER_STEP), np.nan, np.float32)
+        frames = np.concatenate([self.audible, audible])
+        evidence = weigh(attention, shares_of_sound(frames)[self.num_steps :], self.places.is_word)
+        prices = self.places.prices_of_arrival
+        durations = self.places.duration_prices * self._knows_sound_of(frames)
+        rows = np.arange(len(prices))
+        row_starts = rows * MAX_DURATION
+        scores, entered = self.scores, self.longest_entered
+        origins, latest = np.zeros((*evidence.shape, 2), np.int64), []
+        for step, step_evidence in enumerate(evidence, start=self.num_steps):
+            leaving = scores - durations
+            durations_left = leaving.argmax(axis=1)
+            since = np.where(durations_left < MAX_DURATION - 1, step - 1 - durations_left, entered)
+            arrivals = leaving.take(row_starts + durations_left) - prices  # rows: the place that is reached
+            before = arrivals.argmax(axis=1)
+            origin = origins[step - self.num_steps]
+            origin[:, 0], origin[:, 1] = before, since[before]
+            later = np.empty_like(scores)
+            later[:, 0] = arrivals[rows, before] if step else -self.places.prices[0]
+            later[:, 1:] = scores[:, :-1]
+            stays = scores[:, -1] > scores[:, -2]
+            later[stays, -1] = scores[stays, -1]
+            entered = np.where(stays, entered, step - MAX_DURATION + 1)
+            later += step_evidence[:, None]
+            scores = later
+            latest.append(int(scores.argmax()) // MAX_DURATION)
         return PathSearch(
             self.places,
             scores,
+            entered,
             np.concatenate([self.attention, attention]),
+            frames,
             np.concatenate([self.origins, origins]),
-            (*self.latest, *reached.argmax(axis=1).tolist()),
+            (*self.latest, *latest),
         )
+
+    @property
+    def knows_sound(self) -> bool:
+        """Whether it is known how audible the steps are."""
+        return self._knows_sound_of(self.audible)
+
+    @staticmethod
+    def _knows_sound_of(audible: NDArray[np.float32]) -> bool:
+        """Whether it is known how audible all frames (T, F) are."""
+        return not np.isnan(audible).any()
+
+    @cached_property
+    def heard(self) -> NDArray[np.float32]:
+        """(T,) how audible each step is, from 0 to 1; 1 where that is not known."""
+        return np.nan_to_num(shares_of_sound(self.audible), nan=1.0)
 
     @property
     def here(self) -> int:
         """The place where the best path is now."""
-        return int(self.scores.argmax())
+        return int(self.scores.argmax()) // MAX_DURATION
 
     @cached_property
     def path(self) -> NDArray[np.int64]:
         """(T,) place of each step on the best path."""
-        place, places = self.here, []
-        for origins in reversed(self.origins.tolist()):
-            places.append(place)
-            place = origins[place]
-        return np.array(places[::-1], dtype=np.int64)
+        path = np.zeros(self.num_steps, np.int64)
+        if not len(path):
+            return path
+        place, duration = divmod(int(self.scores.argmax()), MAX_DURATION)
+        is_longest, end = duration == MAX_DURATION - 1, len(path)
+        entered = int(self.longest_entered[place]) if is_longest else end - 1 - duration
+        while end:
+            path[entered:end] = place
+            end = entered
+            place, entered = self.origins[end].tolist()[place]
+        return path
 
 
-def search_path(places: SentencePlaces, steps: Sequence[NDArray[np.float32]]) -> PathSearch:
-    """The search after all steps, attention (S or more,) to the text tokens each."""
-    return PathSearch.begin(places).after(steps)
+def weigh(
+    attention: NDArray[np.float32], sound: NDArray[np.float32], is_word: NDArray[np.bool_]
+) -> NDArray[np.float32]:
+    """Evidence (T, K) in nats, of attention (T, K) and of how audible each step is (T,), NaN where that is not known.
+
+    Where nothing is audible, attention is no evidence: it often wanders back when the last word is over. No word is
+    said there, and sound is rarely a pause.
+    """
+    is_known = ~np.isnan(sound)[:, None]
+    heard = np.where(is_known, sound[:, None], 1.0)
+    attention = np.where(is_known & ~is_word, np.minimum(attention * PAUSE_GAIN, 1.0), attention)
+    prices = np.where(is_word, SILENT_WORD_PRICE * (1.0 - heard), AUDIBLE_PAUSE_PRICE * heard * is_known)
+    return (np.log(np.maximum(attention, MIN_ATTENTION)) * heard - prices).astype(np.float32)
+
+
+def shares_of_sound(audible: NDArray[np.float32]) -> NDArray[np.float32]:
+    """audible (T, F) -> (T,) how audible the frames are that a step's attention is about: half a step earlier."""
+    before = audible.reshape(-1)[: -(FRAMES_PER_STEP // 2)]
+    first = np.repeat(audible.reshape(-1)[:1], FRAMES_PER_STEP // 2)
+    return np.concatenate([first, before]).reshape(audible.shape).mean(axis=1, dtype=np.float32)
+
+
+def search_path(
+    places: SentencePlaces, steps: Sequence[NDArray[np.float32]], audible: NDArray[np.float32] | None = None
+) -> PathSearch:
+    """The search after all steps, attention (S or more,) to the text tokens each; audible (T, F): see `after`."""
+    return PathSearch.begin(places).after(steps, audible)

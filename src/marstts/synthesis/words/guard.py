@@ -46,11 +46,6 @@ class TakeGuard:
         self._next_following = FIRST_STEPS_FOLLOWED
         self._place, self._steps_in_place = 0, 0
 
-    @property
-    def search(self) -> PathSearch | None:
-        """The path of the first steps, as far as it was followed; None for a model without word times."""
-        return self._search
-
     def check(self, row: RequestState) -> RequestState:
         """The row as it is, or ended; a row whose model has no word times, or speaks as in the paper, never is here.
 

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from marstts.generation.request import RequestState
 from marstts.synthesis.model_session import ModelSession
+from marstts.synthesis.speech import Samples
 from marstts.synthesis.words.attention_path import PathSearch, SentencePlaces
+from marstts.synthesis.words.audible_steps import AudibleSteps
 from marstts.synthesis.words.word_times import Word, timed_spans
 from marstts.text.segments import Segment
 
@@ -21,18 +23,26 @@ class StreamedWords:
     def __init__(self, session: ModelSession, segment: Segment) -> None:
         self._session, self._segment = session, segment
         self._search: PathSearch | None = None
+        spec = session.codec.spec
+        self._audible = AudibleSteps.begin(spec.sample_rate, spec.patch_rate)
         self._num_reported = 0
+
+    def hear(self, samples: Samples) -> None:
+        """Take the next decoded samples (N,) of the take."""
+        self._audible = self._audible.after(samples)
 
     def finished(self, row: RequestState, start: int | None) -> tuple[Word, ...]:
         """Words that were finished since the last call, in seconds from sample `start` of the sentence's audio.
 
-        None as long as that is not known, or where the model has no word times.
+        Attention is followed as far as its audio is decoded. None as long as `start` is not known, or where the model
+        has no word times.
         """
         if not self._follow(row) or start is None:
             return ()
         assert self._search is not None
-        spans = timed_spans(self._search, finished_before=len(row.attention) - SETTLED_STEPS)
-        end = round(len(row.attention) * self._session.codec.spec.sample_rate / self._session.codec.spec.patch_rate)
+        num_steps, spec = self._search.num_steps, self._session.codec.spec
+        spans = timed_spans(self._search, finished_before=num_steps - SETTLED_STEPS)
+        end = round(num_steps * spec.sample_rate / spec.patch_rate)
         words = self._session.timed_words(self._segment, spans, start, end)[:-1]  # the last may be half a written word
         return self._new(words)
 
@@ -47,7 +57,8 @@ class StreamedWords:
             return False
         if self._search is None:
             self._search = PathSearch.begin(SentencePlaces.of(self._segment.text, spans))
-        self._search = self._search.after(row.attention[self._search.num_steps :])
+        first, last = self._search.num_steps, min(len(row.attention), len(self._audible.frames))
+        self._search = self._search.after(row.attention[first:last], self._audible.frames[first:last])
         return True
 
     def _new(self, words: tuple[Word, ...]) -> tuple[Word, ...]:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from marstts.audio import Waveform
 from marstts.audio.spectral import magnitude_spectrogram
-from marstts.synthesis.words.attention_path import PathSearch, PlaceKind, SentencePlaces
+from marstts.synthesis.words.attention_path import STEPS_BEFORE_PAUSE, PathSearch, PlaceKind, SentencePlaces
 from marstts.synthesis.words.word_times import LAG_SECONDS, TimedSpan, timed_spans
 
 MAX_PERIOD = 2
@@ -112,7 +112,9 @@ def has_spare_syllables(search: PathSearch, peaks: NDArray[np.float64], index: i
     written = sum(
         num_syllables(word_at(search.places, place) or "a") for place in search.places.words if place >= index
     )
-    return int((peaks >= begin).sum()) > written
+    steps_in_words = np.flatnonzero(search.places.is_word[search.path])
+    end = (steps_in_words.max(initial=-1) + 1) * step_seconds  # breath after the last word has peaks, too
+    return int(((peaks >= begin) & (peaks < end)).sum()) > written
 
 
 def find_runs(places: SentencePlaces) -> list[CountedWords]:
@@ -136,7 +138,8 @@ def long_words_apart(search: PathSearch, runs: Sequence[CountedWords], step_seco
     for index in search.places.words:
         if seconds[index] < MIN_DOUBLED_SECONDS or index in in_runs or not (word := word_at(search.places, index)):
             continue
-        if seconds[index] >= SECONDS_PER_DOUBLED_SYLLABLE * num_syllables(word):
+        longer = 0.0 if search.places.is_word[index + 1] else STEPS_BEFORE_PAUSE * step_seconds
+        if seconds[index] - longer >= SECONDS_PER_DOUBLED_SYLLABLE * num_syllables(word):
             yield index
 
 

@@ -10,6 +10,7 @@ Shapes: T steps of a take · K places of the sentence.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -18,8 +19,17 @@ import numpy as np
 from marstts.synthesis.words.attention_path import PathSearch
 from marstts.synthesis.words.written_forms import WrittenForm
 
-LAG_SECONDS = 0.042
+LAG_SECONDS = 0.056
 """Median over words, mini: a step moves its attention to a word this long after the sound of it has begun."""
+
+MAX_LAG_STEPS = 1.0
+"""Steps by which attention may follow the last sound of a word."""
+
+MIN_WORD_SECONDS = 0.04
+"""A word that was said lasts this long at least; it takes the time from its neighbors."""
+
+MIN_SKIPPED_LETTERS = 3
+"""A word of fewer letters to which no step attends counts as said all the same."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +91,7 @@ def timed_spans(search: PathSearch, *, finished_before: int | None = None) -> tu
         if finished_before is not None and last + 1 >= finished_before:
             break
         start, end = boundary(later, first, index), boundary(later, last + 1, index + 1)
+        end = min(end, end_of_sound(search, first, last))
         confidence = sum(step[index] for step in steps[first : last + 1]) / (last + 1 - first)
         place = search.places.places[index]
         found.append(TimedSpan(place.start, place.end, start, max(start, end), round(confidence, 3)))
@@ -109,8 +120,9 @@ def words_of(
 ) -> tuple[Word, ...]:
     """The words of a take with times from its first audible sample, up to the last that was said.
 
-    A word before it that no step attends to is often said all the same ("a"): it lasts no time, where the next word
-    begins, with confidence 0. `forms` may be empty: each word is written as it is spoken then. `audible`: seconds in
+    A word before it that no step attends to has confidence 0. If it is a short one ("a"), it is often said all the
+    same, and lasts `MIN_WORD_SECONDS` before the next word; else it lasts no time. `forms` may be empty: each word is
+    written as it is spoken then. `audible`: seconds in
     which the take is audible, from its first step. No word begins before it or ends after it.
     """
     groups = forms or [
@@ -137,7 +149,28 @@ def words_of(
         words.append(Word(written=form.written, spoken=sentence[form.start : form.end], start=first, end=last,
                           confidence=confidence))  # fmt: skip
         unattended.clear()
-    return tuple(words)
+    return with_least_durations(words, end - begin)
+
+
+def with_least_durations(words: Sequence[Word], seconds: float) -> tuple[Word, ...]:
+    """The words of a take of this many seconds, those that were said for `MIN_WORD_SECONDS` at least."""
+    found = list(words)
+    for index, word in enumerate(found):
+        num_letters = sum(map(str.isalnum, word.spoken))
+        if word.end - word.start >= MIN_WORD_SECONDS or (not word.confidence and num_letters >= MIN_SKIPPED_LETTERS):
+            continue
+        start, end = word.start, min(word.start + MIN_WORD_SECONDS, seconds)
+        if index + 1 < len(found) and found[index + 1].start < end:
+            if found[index + 1].end - end >= MIN_WORD_SECONDS:
+                found[index + 1] = replace(found[index + 1], start=round(end, 3))
+            else:
+                end = max(found[index + 1].start, word.end)
+        start = max(0.0, min(start, end - MIN_WORD_SECONDS))
+        if index and found[index - 1].end > start:
+            start = max(start, min(found[index - 1].end, found[index - 1].start + MIN_WORD_SECONDS))
+            found[index - 1] = replace(found[index - 1], end=round(min(found[index - 1].end, start), 3))
+        found[index] = replace(word, start=round(start, 3), end=round(max(start, end), 3))
+    return tuple(found)
 
 
 def first_stretches(path: Sequence[int]) -> dict[int, tuple[int, int]]:
@@ -149,6 +182,19 @@ def first_stretches(path: Sequence[int]) -> dict[int, tuple[int, int]]:
             found.setdefault(place, (begin, step))
             begin = step + 1
     return found
+
+
+def end_of_sound(search: PathSearch, first: int, last: int) -> float:
+    """Steps from the beginning until nothing is audible any more in a word that the path is in from `first` to `last`.
+
+    Infinite where the path goes on to another word, or where it is not known what is audible.
+    """
+    path, is_word = search.path, search.places.is_word
+    goes_on = last + 1 < len(path) and is_word[path[last + 1]]
+    audible = search.audible[first : last + 1].reshape(-1)
+    if goes_on or not search.knows_sound or not audible.any():
+        return math.inf
+    return first + (int(np.flatnonzero(audible)[-1]) + 1) / search.audible.shape[1] + MAX_LAG_STEPS
 
 
 def boundary(later: Sequence[Sequence[float]], step: int, place: int) -> float:
