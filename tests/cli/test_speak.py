@@ -53,8 +53,14 @@ def test_a_sentence_is_written_and_reported(reference_file: Path):
     assert result.exit_code == 0, result.stderr
     info = soundfile.info("speech.wav")
     assert info.duration == pytest.approx(1.7, abs=0.1)
-    assert "s of audio" in result.stdout and "end of speech" in result.stdout
-    assert result.stderr == ""
+    assert result.stdout == f"Wrote speech.wav ({info.duration:.1f} s)\n" and result.stderr == ""
+
+
+def test_verbose_tells_how_each_sentence_was_made(reference_file: Path):
+    result = speak("The cat sat. She sells.", "-o", "a.wav", "-v", "--reference", reference_file)
+    first, *details = result.stdout.splitlines()
+    assert first.startswith("Wrote a.wav (") and len(details) == 3
+    assert "s of compute" in details[0] and "end of speech, top-p" in details[1] and "She sells." in details[2]
 
 
 def test_json_holds_one_object_and_nothing_else(reference_file: Path):
@@ -80,7 +86,7 @@ def test_a_wav_can_be_piped(reference_file: Path, flags: tuple[str, ...]):
     result = speak("The cat sat.", "--reference", reference_file, "--output", "-", *flags)
     samples, rate = soundfile.read(io.BytesIO(result.stdout_bytes))
     assert rate == 24_000 and len(samples) > rate
-    assert "audio" in result.stderr and not Path("speech.wav").exists()
+    assert ("audio_seconds" if flags else "Wrote standard output (") in result.stderr and not Path("speech.wav").exists()
 
 
 def test_a_file_is_read_aloud(reference_file: Path):
@@ -150,7 +156,30 @@ def test_a_shallow_voice_is_reported(reference_file: Path):
 def test_text_must_come_one_way(reference_file: Path):
     Path("book.txt").write_text("The cat sat.")
     assert_refused(speak("Hi.", "--file", "book.txt", "--reference", reference_file), "not both")
-    assert_refused(speak("--reference", reference_file), "not neither")
+    assert_refused(speak("--reference", reference_file), "there is no text")
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "utf-16-le", "utf-16-be"])
+def test_a_text_that_is_piped_or_in_a_file_may_be_utf16(reference_file: Path, encoding: str):
+    content = "The cat sat there.\r\n".encode(encoding)
+    Path("a.txt").write_bytes(content)
+    voice = ["--reference", str(reference_file), "--json"]
+    piped = RUN.invoke(app, ["speak", *voice], input=content)
+    filed = RUN.invoke(app, ["speak", "-f", "a.txt", *voice])
+    for result in (piped, filed):
+        assert result.exit_code == 0, result.stderr
+        assert [take["text"] for take in json.loads(result.stdout)["takes"]] == ["The cat sat there."]
+
+
+def test_the_name_of_a_file_as_text_is_warned_of(reference_file: Path):
+    Path("my chapter.txt").write_text("The cat sat.")
+    result = speak("my chapter.txt", "--reference", reference_file)
+    assert result.exit_code == 0 and "--file 'my chapter.txt'" in result.stderr
+    assert speak("other.txt", "--reference", reference_file).stderr == ""
+
+
+def test_binary_data_as_a_text_is_said_to_be_that(reference_file: Path):
+    assert_refused(speak("--file", reference_file, "--reference", reference_file), "binary data")
 
 
 def test_the_voice_must_come_one_way(reference_file: Path):
@@ -230,7 +259,7 @@ def test_a_stream_is_piped_as_raw_pcm(reference_file: Path):
     tts = scripted_synthesizer(good)
     chunks = tts.stream("The cat sat. It rained.", tts.clone(reference_file))
     assert result.stdout_bytes == b"".join(chunk.pcm() for chunk in chunks)
-    assert "s of audio" in result.stderr and not Path("speech.wav").exists()
+    assert "Wrote standard output (" in result.stderr and not Path("speech.wav").exists()
 
 
 def test_a_stream_is_written_as_it_is_made(reference_file: Path, monkeypatch: pytest.MonkeyPatch):
@@ -279,7 +308,7 @@ def test_a_stream_is_played(reference_file: Path, monkeypatch: pytest.MonkeyPatc
     device = FakeSoundDevice()
     monkeypatch.setitem(sys.modules, "sounddevice", device)
     result = speak("The cat sat.", "--reference", reference_file, "--stream")
-    assert result.exit_code == 0 and len(device.played) > 24_000 and "the loudspeaker: " in result.stdout
+    assert result.exit_code == 0 and len(device.played) > 24_000 and result.stdout == "Played 1.7 s\n"
 
 
 def test_the_missing_extra_for_playing_is_named(reference_file: Path, monkeypatch: pytest.MonkeyPatch):
@@ -344,7 +373,7 @@ def test_an_interrupted_batch_resumes(reference_file: Path, monkeypatch: pytest.
     assert speak(*arguments).exit_code == 0 and len(begun) == 5
 
     Path("lines.txt").write_text("The cat sat.\nShe sold.\nIt rained.\n")
-    assert "1 lines spoken, 2 kept" in speak(*arguments).stdout
+    assert "1 line spoken, 2 kept" in speak(*arguments).stdout
     assert [entry["text"] for entry in report_of("out")] == ["The cat sat.", "She sold.", "It rained."]
     assert json.loads(speak(*arguments, "--seed", 1, "--json").stdout)["spoken"] == 3
     Path("out/report.jsonl").write_text("no report\n" + whole)

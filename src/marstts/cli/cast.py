@@ -11,7 +11,7 @@ from pathlib import Path
 
 from marstts.errors import ConfigError, VoiceError, did_you_mean
 from marstts.io.reading import printable_name, printable_text, read_text
-from marstts.synthesis.clone.voices import open_voice, packaged_names, voices_in
+from marstts.synthesis.clone.voices import open_voice, packaged_name, packaged_names, voices_in
 from marstts.synthesis.synthesizer import Synthesizer
 from marstts.text.segments import Pauses
 from marstts.voice import Voice
@@ -35,7 +35,8 @@ def read_cast(path: Path) -> dict[str, str]:
             raise VoiceError(
                 f"{printable_name(path)}:{number}: {problem}, but came {printable_text(line.strip(), 80)!r}"
             )
-        cast[name] = voice if voice in packaged_names() else str(path.parent / voice)
+        is_file = voice not in packaged_names() and (path.parent / voice).exists()
+        cast[name] = str(path.parent / voice) if is_file or packaged_name(voice) is None else voice
     return cast
 
 
