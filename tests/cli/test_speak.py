@@ -15,6 +15,7 @@ import soundfile
 from typer.testing import CliRunner, Result
 
 from marstts import audio
+from marstts.cli.cast import open_cast
 from marstts.cli.main import app
 from marstts.cli.streaming import open_loudspeaker
 from marstts.errors import MissingExtraError
@@ -86,7 +87,9 @@ def test_a_wav_can_be_piped(reference_file: Path, flags: tuple[str, ...]):
     result = speak("The cat sat.", "--reference", reference_file, "--output", "-", *flags)
     samples, rate = soundfile.read(io.BytesIO(result.stdout_bytes))
     assert rate == 24_000 and len(samples) > rate
-    assert ("audio_seconds" if flags else "Wrote standard output (") in result.stderr and not Path("speech.wav").exists()
+    assert ("audio_seconds" if flags else "Wrote standard output (") in result.stderr and not Path(
+        "speech.wav"
+    ).exists()
 
 
 def test_a_file_is_read_aloud(reference_file: Path):
@@ -198,6 +201,25 @@ def test_text_is_read_from_standard_input(reference_file: Path):
         input="The cat sat.\nThe mat sat.\n",
     )  # fmt: skip
     assert result.exit_code == 0 and len(list(Path("lines").glob("*.wav"))) == 2
+
+
+def test_voices_are_named_in_any_case_or_as_openai_does(reference_file: Path):
+    tts = scripted_synthesizer(good)
+    for name in ("linda", "Linda", "NOVA"):
+        assert tts.open_voice(name).name == "linda"
+        assert speak("The cat sat.", "--voice", name).exit_code == 0
+    Path("cast").write_text("narrator = Coral\n")
+    assert open_cast(tts, Path("cast"), None)["narrator"].name == "linda"
+    for marked in ("[voice:Coral] The cat sat.", "[voice:NARRATOR] The cat sat."):
+        result = speak(marked, "--cast", "cast")
+        assert result.exit_code == 0, result.stderr
+
+
+def test_a_file_comes_before_a_name_in_another_case(reference_file: Path):
+    Path("Alloy").write_bytes(Path(reference_file).read_bytes())
+    for voice, output in (("Alloy", "a.wav"), (reference_file, "b.wav")):
+        assert speak("The cat sat.", "--voice", voice, "--output", output).exit_code == 0
+    assert Path("a.wav").read_bytes() == Path("b.wav").read_bytes()
 
 
 def test_a_recording_can_be_given_as_the_voice(reference_file: Path):
