@@ -61,6 +61,8 @@ def published_bundle(model: Path | str, kind: EngineKind) -> Path:
 
 def choose_engine(kind: EngineKind, folder: Path) -> EngineKind:
     """The engine for the bundle in `folder`, where the choice is AUTO; ConfigError where there is no GPU for CUDA."""
+    if kind is EngineKind.CUDA:
+        require("torch", "torch")
     if kind is EngineKind.CUDA and not has_gpu():
         raise ConfigError("engine 'cuda' needs a GPU, but PyTorch finds no GPU; use 'auto'")
     if kind is not EngineKind.AUTO:

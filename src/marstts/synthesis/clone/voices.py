@@ -121,8 +121,8 @@ def voices_in(folder: Path) -> dict[str, Voice]:
 def open_voice(session: ModelSession, voice: Voice | Path | str | None) -> Voice:
     """Open a voice for a model: a `Voice`, the name of a packaged one, a voice file, or a recording to clone.
 
-    A name may be in any case, or be OpenAI's, where no file has it. None is the default voice. A voice that was made for
-    another model is cloned again from the reference it keeps.
+    A name may be in any case, or be OpenAI's, where no file has it. None is the default voice. A voice that was made
+    for another model is cloned again from the reference it keeps.
     Raises VoiceError where there is no such voice or it cannot be cloned again, AudioError for unusable recordings.
     """
     if isinstance(voice, Voice):

@@ -156,8 +156,8 @@ class FineTuned:
         if self.ceiling.similarity < max(one.similarity for one in rows):
             notes.append(
                 "The recordings after the codec are less similar than takes: similarity is to the mean of the "
-                "speaker's recordings. Each recording differs from it and loses some of the voice in the codec; takes are made "
-                "from an embedding of the voice, and lie nearer to the mean. A higher similarity than that of the "
+                "speaker's recordings. Each recording differs from it and loses some of the voice in the codec; takes "
+                "are made from an embedding of the voice, and lie nearer to the mean. A higher similarity than that of the "
                 "recordings is no better voice: listen."
             )
         if self.ceiling.word_errors > min(one.word_errors for one in rows) + MAX_WORD_RISE:
