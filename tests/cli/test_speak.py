@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import shutil
 import sys
 from contextlib import contextmanager
@@ -15,7 +16,7 @@ import soundfile
 from typer.testing import CliRunner, Result
 
 from marstts import audio
-from marstts.cli.cast import open_cast
+from marstts.cli.cast import add_dialogue, open_cast
 from marstts.cli.main import app
 from marstts.cli.streaming import open_loudspeaker
 from marstts.errors import MissingExtraError
@@ -208,8 +209,9 @@ def test_voices_are_named_in_any_case_or_as_openai_does(reference_file: Path):
     for name in ("linda", "Linda", "NOVA"):
         assert tts.open_voice(name).name == "linda"
         assert speak("The cat sat.", "--voice", name).exit_code == 0
-    Path("cast").write_text("narrator = Coral\n")
-    assert open_cast(tts, Path("cast"), None)["narrator"].name == "linda"
+    Path("cast").write_text("Narrator = Coral\nAnna = emma\n")
+    named = open_cast(tts, Path("cast"), None)
+    assert named["narrator"].name == "linda" and add_dialogue(tts, named, "ANNA") == "Anna"
     for marked in ("[voice:Coral] The cat sat.", "[voice:NARRATOR] The cat sat."):
         result = speak(marked, "--cast", "cast")
         assert result.exit_code == 0, result.stderr
@@ -356,6 +358,19 @@ def test_streams_and_batches_exclude_each_other(reference_file: Path):
     Path("taken").write_text("")
     assert_refused(speak(*voice, "--batch", 2, "--output", "taken"), "taken")
     assert_refused(speak(*voice, "--stream", "--output", "no/such/out.wav"), "no/such")
+
+
+def test_a_log_shows_how_far_the_work_is(reference_file: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("marstts.cli.terminal.FIRST_LINE_SECONDS", 0.0)
+    monkeypatch.setattr("marstts.cli.terminal.LINE_RATIO", 0.0)
+    voice = ("--reference", reference_file)
+    assert speak("The cat sat.", *voice).stderr == ""
+    assert "speaking: 1 of 3 sentences, " in speak("The cat sat. She sells. It rained.", *voice).stderr
+    Path("lines.txt").write_text("The cat sat.\nShe sells.\nIt rained.\n")
+    assert "speaking: 2 of 3 lines, " in speak("-f", "lines.txt", "--batch", 1, "-o", "out", *voice).stderr
+    Path("book.txt").write_text("Chapter 1\n\nThe cat sat. She sells.\n\nChapter 2\n\nIt rained. She left.\n")
+    result = speak("-f", "book.txt", "-o", "book/", *voice)
+    assert re.search(r"speaking: 1 of [0-9]+ sentences, [0-9]+ s left\n", result.stderr), result.stderr
 
 
 def report_of(folder: str) -> list[dict]:

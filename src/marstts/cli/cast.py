@@ -30,6 +30,7 @@ def read_cast(path: Path) -> dict[str, str]:
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         name, voice = (_unquoted(part) for part in line.partition("=")[::2])
+        name = name.lower() if name.lower() in (NARRATOR, DIALOGUE) else name
         if not name or not voice or name in cast:
             problem = "this name has a voice already" if name in cast else "expected NAME = voice"
             raise VoiceError(
@@ -60,8 +61,11 @@ def add_dialogue(synthesizer: Synthesizer, voices: dict[str, Voice], dialogue: s
     """The name of the voice of dialogue: one of `voices`, to which a packaged voice or a file is added."""
     if dialogue is None:
         return DIALOGUE if DIALOGUE in voices else None
-    if dialogue not in voices:
-        voices[dialogue] = open_voice(synthesizer, dialogue)
+    if dialogue in voices:
+        return dialogue
+    if (known := next((name for name in voices if name.casefold() == dialogue.casefold()), None)) is not None:
+        return known
+    voices[dialogue] = open_voice(synthesizer, dialogue)
     return dialogue
 
 

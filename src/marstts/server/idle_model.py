@@ -115,7 +115,6 @@ class IdleModel:
             if self._enter_loaded():
                 return
             assert self._reopen is not None
-            log.info("loading the model again")
             try:
                 synthesizer = self._reopen()
                 batch = self._start_batch(synthesizer)

@@ -157,8 +157,8 @@ class FineTuned:
             notes.append(
                 "The recordings after the codec are less similar than takes: similarity is to the mean of the "
                 "speaker's recordings. Each recording differs from it and loses some of the voice in the codec; takes "
-                "are made from an embedding of the voice, and lie nearer to the mean. A higher similarity than that of the "
-                "recordings is no better voice: listen."
+                "are made from an embedding of the voice, and lie nearer to the mean. A higher similarity than that of "
+                "the recordings is no better voice: listen."
             )
         if self.ceiling.word_errors > min(one.word_errors for one in rows) + MAX_WORD_RISE:
             notes.append(
