@@ -217,6 +217,12 @@ def test_voices_are_named_in_any_case_or_as_openai_does(reference_file: Path):
         assert result.exit_code == 0, result.stderr
 
 
+def test_choices_may_be_in_any_case(reference_file: Path):
+    result = speak("The cat sat.", "--reference", reference_file, "--engine", "ONNX", "--continuation", "None")
+    assert result.exit_code == 0, result.stderr
+    assert speak("Hi.", "--engine", "steam").exit_code == 2
+
+
 def test_a_file_comes_before_a_name_in_another_case(reference_file: Path):
     Path("Alloy").write_bytes(Path(reference_file).read_bytes())
     for voice, output in (("Alloy", "a.wav"), (reference_file, "b.wav")):
