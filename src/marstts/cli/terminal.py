@@ -56,12 +56,12 @@ class Progress(Protocol):
         ...
 
     def update(
-        self, task: TaskID, *, total: float | None = None, completed: float | None = None, visible: bool | None = None
+        self, task: TaskID, /, *, total: float | None = None, completed: float | None = None, visible: bool | None = None
     ) -> None:
         """State what is done; None leaves a value as it is."""
         ...
 
-    def advance(self, task: TaskID, advance: float = 1) -> None:
+    def advance(self, task: TaskID, /, advance: float = 1) -> None:
         """State that another part is done."""
         ...
 
