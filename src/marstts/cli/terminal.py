@@ -56,7 +56,13 @@ class Progress(Protocol):
         ...
 
     def update(
-        self, task: TaskID, /, *, total: float | None = None, completed: float | None = None, visible: bool | None = None
+        self,
+        task: TaskID,
+        /,
+        *,
+        total: float | None = None,
+        completed: float | None = None,
+        visible: bool | None = None,
     ) -> None:
         """State what is done; None leaves a value as it is."""
         ...
