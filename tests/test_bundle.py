@@ -76,7 +76,7 @@ def test_a_bundle_can_be_read_by_every_user_of_the_machine(toy_bundle: Path):
 def test_a_bundle_is_loaded_by_the_name_of_a_packaged_model(copy: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(bundles, "PACKAGED_MODELS", copy.parent)
     assert packaged_models() == ["copy"]
-    assert find_bundle("copy") == copy and load_bundle("copy").name == "toy"
+    assert find_bundle("copy") == find_bundle("Copy") == copy and load_bundle("copy").name == "toy"
     with pytest.raises(CheckpointError, match=r"parrot: neither a folder nor the name of a model: copy, mars6-turbo"):
         load_bundle("parrot")
 

@@ -160,9 +160,9 @@ def packaged_models() -> list[str]:
 def find_bundle(model: Path | str) -> Path:
     """The folder of a packaged model's name, of a path, or of a model on the hub: `hf://OWNER/NAME`.
 
-    A name wins, `./mini` is always a path.
+    A name wins, `./mini` is always a path; names may be in any case where no folder has them.
     """
-    known = packaged_models()
+    model, known = in_known_case(model), packaged_models()
     if isinstance(model, str) and model.startswith(HUB_SCHEME):
         model = download_folder(model)
     if isinstance(model, str) and model in known:
@@ -180,6 +180,14 @@ def find_bundle(model: Path | str) -> Path:
             f"{printable_name(folder)}: not a model bundle, it lacks {', '.join(missing)}; `marstts export` writes one"
         )
     return folder
+
+
+def in_known_case(model: Path | str) -> Path | str:
+    """The name of a packaged or published model as it is written, where it came in another case and is no folder."""
+    if not isinstance(model, str) or Path(model).is_dir():
+        return model
+    names = {name.casefold(): name for name in (*PUBLISHED, *packaged_models())}
+    return names.get(model.casefold(), model)
 
 
 PUBLISHED = ("mars6-turbo", "mars5-english")

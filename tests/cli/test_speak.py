@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import shutil
 import sys
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ import soundfile
 from typer.testing import CliRunner, Result
 
 from marstts import audio
+from marstts.cli.cast import add_dialogue, open_cast
 from marstts.cli.main import app
 from marstts.cli.streaming import open_loudspeaker
 from marstts.errors import MissingExtraError
@@ -53,8 +55,14 @@ def test_a_sentence_is_written_and_reported(reference_file: Path):
     assert result.exit_code == 0, result.stderr
     info = soundfile.info("speech.wav")
     assert info.duration == pytest.approx(1.7, abs=0.1)
-    assert "s of audio" in result.stdout and "end of speech" in result.stdout
-    assert result.stderr == ""
+    assert result.stdout == f"Wrote speech.wav ({info.duration:.1f} s)\n" and result.stderr == ""
+
+
+def test_verbose_tells_how_each_sentence_was_made(reference_file: Path):
+    result = speak("The cat sat. She sells.", "-o", "a.wav", "-v", "--reference", reference_file)
+    first, *details = result.stdout.splitlines()
+    assert first.startswith("Wrote a.wav (") and len(details) == 3
+    assert "s of compute" in details[0] and "end of speech, top-p" in details[1] and "She sells." in details[2]
 
 
 def test_json_holds_one_object_and_nothing_else(reference_file: Path):
@@ -80,7 +88,9 @@ def test_a_wav_can_be_piped(reference_file: Path, flags: tuple[str, ...]):
     result = speak("The cat sat.", "--reference", reference_file, "--output", "-", *flags)
     samples, rate = soundfile.read(io.BytesIO(result.stdout_bytes))
     assert rate == 24_000 and len(samples) > rate
-    assert "audio" in result.stderr and not Path("speech.wav").exists()
+    assert ("audio_seconds" if flags else "Wrote standard output (") in result.stderr and not Path(
+        "speech.wav"
+    ).exists()
 
 
 def test_a_file_is_read_aloud(reference_file: Path):
@@ -150,7 +160,30 @@ def test_a_shallow_voice_is_reported(reference_file: Path):
 def test_text_must_come_one_way(reference_file: Path):
     Path("book.txt").write_text("The cat sat.")
     assert_refused(speak("Hi.", "--file", "book.txt", "--reference", reference_file), "not both")
-    assert_refused(speak("--reference", reference_file), "not neither")
+    assert_refused(speak("--reference", reference_file), "there is no text")
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "utf-16-le", "utf-16-be"])
+def test_a_text_that_is_piped_or_in_a_file_may_be_utf16(reference_file: Path, encoding: str):
+    content = "The cat sat there.\r\n".encode(encoding)
+    Path("a.txt").write_bytes(content)
+    voice = ["--reference", str(reference_file), "--json"]
+    piped = RUN.invoke(app, ["speak", *voice], input=content)
+    filed = RUN.invoke(app, ["speak", "-f", "a.txt", *voice])
+    for result in (piped, filed):
+        assert result.exit_code == 0, result.stderr
+        assert [take["text"] for take in json.loads(result.stdout)["takes"]] == ["The cat sat there."]
+
+
+def test_the_name_of_a_file_as_text_is_warned_of(reference_file: Path):
+    Path("my chapter.txt").write_text("The cat sat.")
+    result = speak("my chapter.txt", "--reference", reference_file)
+    assert result.exit_code == 0 and "--file 'my chapter.txt'" in result.stderr
+    assert speak("other.txt", "--reference", reference_file).stderr == ""
+
+
+def test_binary_data_as_a_text_is_said_to_be_that(reference_file: Path):
+    assert_refused(speak("--file", reference_file, "--reference", reference_file), "binary data")
 
 
 def test_the_voice_must_come_one_way(reference_file: Path):
@@ -169,6 +202,32 @@ def test_text_is_read_from_standard_input(reference_file: Path):
         input="The cat sat.\nThe mat sat.\n",
     )  # fmt: skip
     assert result.exit_code == 0 and len(list(Path("lines").glob("*.wav"))) == 2
+
+
+def test_voices_are_named_in_any_case_or_as_openai_does(reference_file: Path):
+    tts = scripted_synthesizer(good)
+    for name in ("linda", "Linda", "NOVA"):
+        assert tts.open_voice(name).name == "linda"
+        assert speak("The cat sat.", "--voice", name).exit_code == 0
+    Path("cast").write_text("Narrator = Coral\nAnna = emma\n")
+    named = open_cast(tts, Path("cast"), None)
+    assert named["narrator"].name == "linda" and add_dialogue(tts, named, "ANNA") == "Anna"
+    for marked in ("[voice:Coral] The cat sat.", "[voice:NARRATOR] The cat sat."):
+        result = speak(marked, "--cast", "cast")
+        assert result.exit_code == 0, result.stderr
+
+
+def test_choices_may_be_in_any_case(reference_file: Path):
+    result = speak("The cat sat.", "--reference", reference_file, "--engine", "ONNX", "--continuation", "None")
+    assert result.exit_code == 0, result.stderr
+    assert speak("Hi.", "--engine", "steam").exit_code == 2
+
+
+def test_a_file_comes_before_a_name_in_another_case(reference_file: Path):
+    Path("Alloy").write_bytes(Path(reference_file).read_bytes())
+    for voice, output in (("Alloy", "a.wav"), (reference_file, "b.wav")):
+        assert speak("The cat sat.", "--voice", voice, "--output", output).exit_code == 0
+    assert Path("a.wav").read_bytes() == Path("b.wav").read_bytes()
 
 
 def test_a_recording_can_be_given_as_the_voice(reference_file: Path):
@@ -230,7 +289,7 @@ def test_a_stream_is_piped_as_raw_pcm(reference_file: Path):
     tts = scripted_synthesizer(good)
     chunks = tts.stream("The cat sat. It rained.", tts.clone(reference_file))
     assert result.stdout_bytes == b"".join(chunk.pcm() for chunk in chunks)
-    assert "s of audio" in result.stderr and not Path("speech.wav").exists()
+    assert "Wrote standard output (" in result.stderr and not Path("speech.wav").exists()
 
 
 def test_a_stream_is_written_as_it_is_made(reference_file: Path, monkeypatch: pytest.MonkeyPatch):
@@ -279,7 +338,7 @@ def test_a_stream_is_played(reference_file: Path, monkeypatch: pytest.MonkeyPatc
     device = FakeSoundDevice()
     monkeypatch.setitem(sys.modules, "sounddevice", device)
     result = speak("The cat sat.", "--reference", reference_file, "--stream")
-    assert result.exit_code == 0 and len(device.played) > 24_000 and "the loudspeaker: " in result.stdout
+    assert result.exit_code == 0 and len(device.played) > 24_000 and result.stdout == "Played 1.7 s\n"
 
 
 def test_the_missing_extra_for_playing_is_named(reference_file: Path, monkeypatch: pytest.MonkeyPatch):
@@ -305,6 +364,19 @@ def test_streams_and_batches_exclude_each_other(reference_file: Path):
     Path("taken").write_text("")
     assert_refused(speak(*voice, "--batch", 2, "--output", "taken"), "taken")
     assert_refused(speak(*voice, "--stream", "--output", "no/such/out.wav"), "no/such")
+
+
+def test_a_log_shows_how_far_the_work_is(reference_file: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("marstts.cli.terminal.FIRST_LINE_SECONDS", 0.0)
+    monkeypatch.setattr("marstts.cli.terminal.LINE_RATIO", 0.0)
+    voice = ("--reference", reference_file)
+    assert speak("The cat sat.", *voice).stderr == ""
+    assert "speaking: 1 of 3 sentences, " in speak("The cat sat. She sells. It rained.", *voice).stderr
+    Path("lines.txt").write_text("The cat sat.\nShe sells.\nIt rained.\n")
+    assert "speaking: 2 of 3 lines, " in speak("-f", "lines.txt", "--batch", 1, "-o", "out", *voice).stderr
+    Path("book.txt").write_text("Chapter 1\n\nThe cat sat. She sells.\n\nChapter 2\n\nIt rained. She left.\n")
+    result = speak("-f", "book.txt", "-o", "book/", *voice)
+    assert re.search(r"speaking: 1 of [0-9]+ sentences, [0-9]+ s left\n", result.stderr), result.stderr
 
 
 def report_of(folder: str) -> list[dict]:
@@ -344,7 +416,7 @@ def test_an_interrupted_batch_resumes(reference_file: Path, monkeypatch: pytest.
     assert speak(*arguments).exit_code == 0 and len(begun) == 5
 
     Path("lines.txt").write_text("The cat sat.\nShe sold.\nIt rained.\n")
-    assert "1 lines spoken, 2 kept" in speak(*arguments).stdout
+    assert "1 line spoken, 2 kept" in speak(*arguments).stdout
     assert [entry["text"] for entry in report_of("out")] == ["The cat sat.", "She sold.", "It rained."]
     assert json.loads(speak(*arguments, "--seed", 1, "--json").stdout)["spoken"] == 3
     Path("out/report.jsonl").write_text("no report\n" + whole)

@@ -39,6 +39,15 @@ def test_other_headers_hold_no_key(header):
     assert KeyRing(["secret-1"]).find("bearer secret-1") == KeyRing(["other", "secret-1"]).find("Bearer  secret-1")
 
 
+def test_head_is_answered_as_get_without_the_body(synthesizer):
+    client = client_with(synthesizer, api_keys=("secret",))
+    for path in ("/", "/health", "/metrics"):
+        head, got = client.head(path), client.get(path)
+        assert head.status_code == got.status_code == 200 and head.content == b"" != got.content
+        assert head.headers["content-type"] == got.headers["content-type"]
+    assert client.head("/v1/models").status_code == 401 and client.head("/v1/audio/speech").status_code in (401, 405)
+
+
 def test_other_hosts_are_refused_where_hosts_are_named(synthesizer):
     with client_with(synthesizer, allowed_hosts=("127.0.0.1", "[::1]")) as client:
         for host, status in (("127.0.0.1:8000", 200), ("[::1]:8000", 200), ("evil.example", 400), ("", 400)):

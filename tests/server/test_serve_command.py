@@ -24,7 +24,7 @@ def settings_of(monkeypatch: pytest.MonkeyPatch):
         monkeypatch.delenv(variable, raising=False)
     seen: list[ServeSettings] = []
 
-    def create_app(synthesizer: Any, settings: ServeSettings) -> Any:
+    def create_app(synthesizer: Any, settings: ServeSettings, reopen: Any) -> Any:
         seen.append(settings)
         raise KeyboardInterrupt
 
@@ -35,7 +35,7 @@ def settings_of(monkeypatch: pytest.MonkeyPatch):
     app.command()(command.serve)
 
     def run(*options: str, **environment: str) -> ServeSettings:
-        result = CliRunner().invoke(app, options, env=environment)
+        result = CliRunner().invoke(app, ["--port", "0", *options], env=environment)
         if isinstance(result.exception, ConfigError):
             raise result.exception
         return seen.pop()
@@ -119,6 +119,41 @@ def test_wyomings_address_is_tried_before_the_model_is_loaded(settings_of, host:
         pytest.raises(ConfigError, match="name another --wyoming-port"),
     ):
         settings_of("--wyoming-port", str(taken.getsockname()[1]), "--wyoming-host", host)
+
+
+@pytest.mark.parametrize(("stated", "seconds"), [("10m", 600), ("90s", 90), ("1.5H", 5400), ("600", 600)])
+def test_the_time_after_which_the_model_is_unloaded_has_a_unit(settings_of, stated: str, seconds: float):
+    assert settings_of("--unload-after", stated).unload_after_seconds == seconds
+    assert settings_of().unload_after_seconds is None
+
+
+@pytest.mark.parametrize("stated", ["", "0", "ten minutes", "-5m", "10 days", "1e9", "nan", "99999999h"])
+def test_other_times_are_refused(settings_of, stated: str):
+    with pytest.raises(ConfigError, match=r"--unload-after .*: expected a time .* such as 10m"):
+        settings_of(f"--unload-after={stated}")
+
+
+def test_the_port_is_tried_before_the_model_is_loaded(settings_of, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(command, "load", lambda model, engine: pytest.fail("the model was loaded"))
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(ConfigError) as caught:
+        settings_of("--port", str(taken.getsockname()[1]))
+    assert str(caught.value).endswith(": address already in use; name another --port")
+    assert "Errno" not in str(caught.value)
+
+
+@pytest.mark.parametrize("folder", ["/proc/voices", "/dev/null/voices", "a file", "a file/below"])
+def test_a_folder_that_cannot_keep_voices_is_refused_before_the_model_is_loaded(
+    settings_of, folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(command, "load", lambda model, engine: pytest.fail("the model was loaded"))
+    (tmp_path / "a file").write_text("")
+    with pytest.raises(ConfigError, match=r"--voices .*: no voice can be written there: .*; name another folder"):
+        settings_of("--voices", str(tmp_path / folder))
+
+
+def test_a_folder_for_voices_is_not_made_at_the_start(settings_of, tmp_path: Path):
+    settings_of("--voices", str(tmp_path / "new" / "voices"))
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_takes_time_at_the_start_is_announced(settings_of, caplog: pytest.LogCaptureFixture):

@@ -277,7 +277,8 @@ def test_health_and_metrics_count_requests(client: TestClient):
     ends = time.monotonic() + 5
     while client.get("/health").json()["active"] and time.monotonic() < ends:
         time.sleep(0.01)  # a request is counted until its row is free, which is after its last byte
-    assert client.get("/health").json() == {"status": "ok", "model": "scripted", "active": 0, "waiting": 0}
+    state = {"status": "ok", "model": "scripted", "loaded": True, "active": 0, "waiting": 0}
+    assert client.get("/health").json() == state
     text = client.get("/metrics").text
     assert 'marstts_requests_total{format="pcm",outcome="ok"} 1.0' in text
     assert "marstts_first_audio_seconds_count 1.0" in text

@@ -53,13 +53,29 @@ def test_packaged_voices_and_openais_names_are_listed_as_clients_read_them(clien
     assert all(voice["name"] for voice in listed["voices"])
 
 
-@pytest.mark.parametrize("voice", ["alloy", {"id": "alloy"}, "ada"])
+@pytest.mark.parametrize("voice", ["alloy", {"id": "alloy"}, "ada", "Alloy", "ADA"])
 def test_openais_names_are_packaged_voices(client: TestClient, voice):
     pcm = [
         client.post("/v1/audio/speech", json=speech(voice=name, response_format="pcm")).content
         for name in (voice, OPENAI_VOICES["alloy"])
     ]
     assert pcm[0] == pcm[1] and len(pcm[0]) > 1000
+
+
+def test_models_and_formats_may_be_named_in_any_case(client: TestClient):
+    for fields in ({"response_format": "PCM"}, {"response_format": "pcm", "model": "TTS-1", "stream_format": "Audio"}):
+        response = client.post("/v1/audio/speech", json=speech(**fields))
+        assert response.status_code == 200 and response.headers["content-type"] == "audio/pcm"
+    assert client.get("/v1/models/Scripted").status_code == 200
+
+
+def test_an_uploaded_voice_in_its_own_case_comes_before_others(client: TestClient, recording: bytes):
+    made = {name: upload(client, recording, name=name).json()["id"] for name in ("Ada", "Berta")}
+    voices = client.app.state.service.voices  # type: ignore[attr-defined]
+    found = {name: voices.resolve(name, ADMINISTRATOR) for name in ("Ada", "ada", "ADA", "BERTA", "Berta", "ALLOY")}
+    uploaded = {"Ada": made["Ada"], "BERTA": made["Berta"], "Berta": made["Berta"]}
+    assert found == {"ada": "ada", "ADA": "ada", "ALLOY": OPENAI_VOICES["alloy"]} | uploaded
+    assert client.post("/v1/audio/speech", json=speech(voice="BERTA")).status_code == 200
 
 
 @pytest.mark.parametrize(("transcript", "kind"), [(TRANSCRIPT, "deep"), (None, "shallow")])

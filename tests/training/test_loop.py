@@ -19,7 +19,7 @@ from marstts.errors import CheckpointError
 from marstts.io.files import lock_folder
 from marstts.training.checkpoint import BEST, best, latest, restore, save
 from marstts.training.distributed import lock_run
-from marstts.training.loop import LoopConfig, run
+from marstts.training.loop import LoopConfig, Pace, run
 from marstts.training.run_log import read_log
 
 pytestmark = pytest.mark.slow
@@ -178,6 +178,50 @@ def test_other_errors_of_the_system_pass(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(task, "train_step", fail)
     with pytest.raises(ConnectionResetError):
         run(task, settings(), tmp_path)
+
+
+def test_the_time_left_has_that_of_validations():
+    pace = Pace(LoopConfig(steps=100, validate_every=30, log_every=10))
+    assert pace.seconds(20, 100, 2.0) == 40.0
+    pace.validated(4.0)
+    pace.validated(6.0)
+    assert pace.seconds(20, 100, 2.0) == 40.0 + 4 * 5.0  # after 30, 60, 90 and the last step
+    assert pace.seconds(20, 60, 2.0) == 20.0 + 2 * 5.0
+
+
+def test_a_training_that_may_stop_early_tells_the_earliest_end():
+    pace = Pace(LoopConfig(steps=600, validate_every=25, log_every=10, patience=4))
+    assert [pace.earliest_end(10, since) for since in (0, 1, 3)] == [100, 75, 25]
+    assert pace.earliest_end(590, 0) == 600
+    assert Pace(LoopConfig(steps=600)).earliest_end(10, 0) == 600
+
+
+def test_steps_are_timed_without_the_validations_between_them(tmp_path, monkeypatch: pytest.MonkeyPatch):
+    task = Descent([0.5] * 9)
+    now = 0.0
+
+    def pass_seconds(seconds, function):
+        def wrapped(step):
+            nonlocal now
+            now += seconds
+            return function(step)
+
+        return wrapped
+
+    monkeypatch.setattr("marstts.training.loop.time.monotonic", lambda: now)
+    monkeypatch.setattr(task, "train_step", pass_seconds(2.0, task.train_step))
+    monkeypatch.setattr(task, "validate", pass_seconds(50.0, task.validate))
+    run(task, LoopConfig(steps=8, log_every=4, validate_every=3, checkpoint_minutes=1000), tmp_path)
+    rates = [line["steps_per_second"] for line in read_log(tmp_path) if line["split"] == "train"]
+    assert rates == [0.5, 0.5]
+
+
+def test_only_the_chosen_numbers_are_shown_and_all_are_kept(tmp_path, caplog):
+    with caplog.at_level(logging.INFO, "marstts.training.run_log"):
+        run(Descent([0.5] * 9), settings(steps=2), tmp_path, shown=["loss", "word_errors"])
+    shown = [record.message.partition("; ")[0] for record in caplog.records]
+    assert {"step 2 train: loss 1", "step 2 validation: loss 0.5"} <= set(shown)
+    assert any("steps_per_second" in line for line in read_log(tmp_path))
 
 
 def test_reports_tell_the_share_done_and_the_time_left(tmp_path, caplog):

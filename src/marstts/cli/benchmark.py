@@ -34,7 +34,8 @@ def benchmark(
         typer.Option(metavar="NAME_OR_FOLDER", help="Model to measure; may be given several times (default: mini)."),
     ] = None,
     engine: Annotated[
-        list[EngineKind] | None, typer.Option(help="Engine, may be given several times (default: all available).")
+        list[EngineKind] | None,
+        typer.Option(help="Engine, may be given several times (default: all available).", case_sensitive=False),
     ] = None,
     measure: Annotated[
         list[Measure] | None, typer.Option(help="What to measure, may be given several times (default: everything).")

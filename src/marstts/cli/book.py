@@ -18,7 +18,7 @@ from marstts.cli import kept_sentences
 from marstts.cli.book_output import report_folder
 from marstts.cli.choices import Choices
 from marstts.cli.spoken_folder import Line, Outcome, read_report, speak_missing
-from marstts.cli.terminal import progress_of, warn
+from marstts.cli.terminal import Progress, progress_of, warn
 from marstts.errors import AudioError, ConfigError, MarsError
 from marstts.io.reading import printable_name
 from marstts.synthesis.model_session import OnTake
@@ -76,11 +76,10 @@ def speak_book(
     lines = number_chapters(book, chapters, synthesizer, choices, SUFFIX if folder == output else LOSSLESS)
 
     def speak(missing: list[Line]) -> Iterator[dict[str, Any]]:
-        with progress_of("speaking") as progress:
-            bar = None if progress is None else SentenceBar(progress, missing)
+        with progress_of("speaking", "sentences") as progress:
+            bar = SentenceBar(progress, missing)
             for line in missing:
-                on_take = None if bar is None else bar.begin(line)
-                yield speak_chapter(synthesizer, book, line, folder, choices, on_take)
+                yield speak_chapter(synthesizer, book, line, folder, choices, bar.begin(line))
                 kept_sentences.forget(folder / line.file, also_list=False)  # its entry is in the report
 
     others = [chapter.number for chapter in book]
@@ -160,7 +159,7 @@ def words_of(
 class SentenceBar:
     """A bar over the sentences of chapters. How many are left is estimated by the length of what was not read yet."""
 
-    def __init__(self, progress: Any, lines: Sequence[Line]) -> None:
+    def __init__(self, progress: Progress, lines: Sequence[Line]) -> None:
         self.progress, self.bar = progress, progress.add_task("speaking", total=None)
         self.characters_left = sum(len(line.text) for line in lines)
         self.done = 0  # sentences of finished chapters

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from marstts.errors import ConfigError, VoiceError, did_you_mean
 from marstts.io.reading import printable_name, printable_text, read_text
-from marstts.synthesis.clone.voices import open_voice, packaged_names, voices_in
+from marstts.synthesis.clone.voices import open_voice, packaged_name, packaged_names, voices_in
 from marstts.synthesis.synthesizer import Synthesizer
 from marstts.text.segments import Pauses
 from marstts.voice import Voice
@@ -30,12 +30,14 @@ def read_cast(path: Path) -> dict[str, str]:
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         name, voice = (_unquoted(part) for part in line.partition("=")[::2])
+        name = name.lower() if name.lower() in (NARRATOR, DIALOGUE) else name
         if not name or not voice or name in cast:
             problem = "this name has a voice already" if name in cast else "expected NAME = voice"
             raise VoiceError(
                 f"{printable_name(path)}:{number}: {problem}, but came {printable_text(line.strip(), 80)!r}"
             )
-        cast[name] = voice if voice in packaged_names() else str(path.parent / voice)
+        is_file = voice not in packaged_names() and (path.parent / voice).exists()
+        cast[name] = str(path.parent / voice) if is_file or packaged_name(voice) is None else voice
     return cast
 
 
@@ -59,8 +61,11 @@ def add_dialogue(synthesizer: Synthesizer, voices: dict[str, Voice], dialogue: s
     """The name of the voice of dialogue: one of `voices`, to which a packaged voice or a file is added."""
     if dialogue is None:
         return DIALOGUE if DIALOGUE in voices else None
-    if dialogue not in voices:
-        voices[dialogue] = open_voice(synthesizer, dialogue)
+    if dialogue in voices:
+        return dialogue
+    if (known := next((name for name in voices if name.casefold() == dialogue.casefold()), None)) is not None:
+        return known
+    voices[dialogue] = open_voice(synthesizer, dialogue)
     return dialogue
 
 

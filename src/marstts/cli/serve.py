@@ -10,23 +10,28 @@ import logging
 import os
 import re
 import signal
-import socket
 import sys
 from collections.abc import Sequence
 from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from pydantic import ValidationError
 
 from marstts.errors import ConfigError, check_installed
 from marstts.generation.engine import EngineKind
-from marstts.io.reading import read_text
+from marstts.io.reading import describe_os_error, printable_name, read_text
 from marstts.server.certificate import Certificate
 from marstts.server.settings import DEFAULT_VOICES_FOLDER, ServeSettings
+from marstts.synthesis.clone.voices import VOICE_SUFFIX
 from marstts.synthesis.loading import load
 from marstts.synthesis.synthesizer import Synthesizer
+
+if TYPE_CHECKING:
+    from marstts.server.idle_model import OpenModel
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +45,9 @@ LOCAL_HOSTS = ("localhost", LOCAL, "[::1]")
 KEY_VARIABLE, ADMIN_KEY_VARIABLE = "MARSTTS_API_KEY", "MARSTTS_ADMIN_KEY"
 ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/\s*]+")
 MAX_KEY_FILE_BYTES = 2**20
+DURATION = re.compile(r"(?P<number>[0-9]{1,9}(?:\.[0-9]{1,3})?) ?(?P<unit>s|m|h|)")
+UNIT_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600}
+MAX_IDLE_SECONDS = 30 * 24 * 3600.0
 DEFAULTS = ServeSettings()
 
 WyomingPort = Annotated[
@@ -79,6 +87,14 @@ CorsOrigins = Annotated[
 Mcp = Annotated[
     bool, typer.Option("--mcp", help="Serve assistants by MCP over standard input and output, instead of HTTP.")
 ]
+UnloadAfter = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME",
+        help="Free the model's memory after this time without a request, such as 10m, 90s or 1h; the next request "
+        "loads it again (default: never).",
+    ),
+]
 Queue = Annotated[int, typer.Option(min=0, help="Requests that wait for a place; further ones get status 429.")]
 
 
@@ -86,7 +102,7 @@ def serve(
     model: Annotated[str, typer.Option(metavar="NAME_OR_FOLDER", help="The model.")] = "mini",
     engine: Annotated[
         EngineKind,
-        typer.Option(help="Runtime of the model; auto: the fastest one that is installed."),
+        typer.Option(help="Runtime of the model; auto: the fastest one that is installed.", case_sensitive=False),
     ] = EngineKind.AUTO,
     host: Annotated[str, typer.Option(help="Address to listen at; 0.0.0.0 admits other machines.")] = LOCAL,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen at; 0 for any free one.")] = 8000,
@@ -115,11 +131,17 @@ def serve(
     wyoming_host: WyomingHost = LOCAL,
     mcp: Mcp = False,
     drain: Drain = DEFAULTS.drain_seconds,
+    unload_after: UnloadAfter = None,
 ) -> None:
     """Serve OpenAI's speech API until interrupted."""
     check_installed(PACKAGES, "serve")
+    check_voices_folder(voices)
+    unload_seconds = read_duration(unload_after)
     if mcp:
-        serve_mcp(model, engine, ServeSettings(capacity=capacity, listeners=listeners, voices_folder=voices))
+        settings = ServeSettings(
+            capacity=capacity, listeners=listeners, voices_folder=voices, unload_after_seconds=unload_seconds
+        )
+        serve_mcp(partial(open_model, model, engine), settings)
         return
     keys = keys_of(api_key, api_keys_file)
     admin_key = os.environ.get(ADMIN_KEY_VARIABLE) if admin_key is None else admin_key
@@ -131,11 +153,28 @@ def serve(
         allowed_hosts=() if has_keys else (*(LOCAL_HOSTS if is_local else ()), *(allowed_hosts or ())),
         private_hosts_only=not has_keys and not is_local,
         cors_origins=tuple(cors_origins or ()), drain_seconds=drain,
+        unload_after_seconds=unload_seconds,
     )  # fmt: skip
-    check_network(settings, host, no_keys=no_keys)
+    check_network(settings, host, port, no_keys=no_keys)
     certificate = certificate_of(certificate_file, private_key)
+    serve_model(model, partial(open_model, model, engine), settings, (host, port), certificate)
+
+
+def open_model(model: str, engine: EngineKind) -> Synthesizer:
+    """Load a model, and say so."""
     log.info(f"loading the model {model}")
-    serve_model(model, load(model, engine), settings, (host, port), certificate)
+    return load(model, engine)
+
+
+def read_duration(stated: str | None) -> float | None:
+    """Seconds of a time such as 10m, 90s, 1h or 600; None without one. ConfigError for anything else."""
+    if stated is None:
+        return None
+    match = DURATION.fullmatch(stated.strip().lower())
+    seconds = 0.0 if match is None else float(match["number"]) * UNIT_SECONDS[match["unit"]]
+    if not 0.0 < seconds <= MAX_IDLE_SECONDS:
+        raise ConfigError(f"--unload-after {stated}: expected a time of at most 30 days, such as 10m, 90s or 1h")
+    return seconds
 
 
 def checked_settings(**fields: Any) -> ServeSettings:
@@ -146,8 +185,13 @@ def checked_settings(**fields: Any) -> ServeSettings:
         raise ConfigError(error.errors()[0]["msg"].removeprefix("Value error, ")) from error
 
 
-def check_network(settings: ServeSettings, host: str, *, no_keys: bool) -> None:
-    """Raise ConfigError where the settings admit others without keys or no one at all; before the model is loaded."""
+def check_network(settings: ServeSettings, host: str, port: int, *, no_keys: bool) -> None:
+    """Raise ConfigError where the settings admit others without keys or no one at all, or a port cannot be taken.
+
+    Called before the model is loaded.
+    """
+    from marstts.server.base import listen  # help needs no server
+
     if settings.private_hosts_only and not no_keys:
         raise ConfigError(
             f"--host {host} admits other machines, so keys are needed: give --api-key or --api-keys-file, or --no-keys"
@@ -155,13 +199,14 @@ def check_network(settings: ServeSettings, host: str, *, no_keys: bool) -> None:
     for origin in settings.cors_origins:
         if not ORIGIN.fullmatch(origin):
             raise ConfigError(f"--cors-origin {origin}: expected a scheme and a host, such as https://example.org")
+    listen(host, port).close()
     if settings.wyoming_port:
-        check_port(settings.wyoming_host, settings.wyoming_port)
+        listen(settings.wyoming_host, settings.wyoming_port, "--wyoming-port").close()
 
 
 def serve_model(
     model: str,
-    synthesizer: Synthesizer,
+    open_model: OpenModel,
     settings: ServeSettings,
     address: tuple[str, int],
     certificate: Certificate | None,
@@ -172,11 +217,13 @@ def serve_model(
     from marstts.server.service import measure_listeners
 
     sys.setswitchinterval(SWITCH_SECONDS)
+    synthesizer = open_model()
     if settings.listeners is None:
         log.info("measuring how many requests this machine can speak at a time")
         listeners = measure_listeners(synthesizer, settings.capacity)
         settings = settings.model_copy(update={"listeners": listeners})
-    app = create_app(synthesizer, settings)
+    app = create_app(synthesizer, settings, open_model)
+    del synthesizer  # so that it can leave memory
     log.info("warming up")
     app.state.service.warm_up()
     with closing(app.state.service), Server(app, *address, has_sessions=True, certificate=certificate) as server:
@@ -189,24 +236,32 @@ def serve_model(
             server.serve(on_start=lambda: typer.echo(server.address))
 
 
-def serve_mcp(model: str, engine: EngineKind, settings: ServeSettings) -> None:
+def serve_mcp(open_model: OpenModel, settings: ServeSettings) -> None:
     """Serve MCP until standard input ends."""
     check_installed(("mcp",), "mcp")
     from marstts.server.mcp_tools import mcp_server
     from marstts.server.service import SpeechService
 
-    log.info(f"loading the model {model}")
-    with closing(SpeechService(load(model, engine), settings)) as service, suppress(KeyboardInterrupt):
+    with closing(SpeechService(open_model(), settings, open_model)) as service, suppress(KeyboardInterrupt):
         mcp_server(service).run("stdio")
 
 
-def check_port(host: str, port: int) -> None:
-    """Raise ConfigError where Wyoming cannot listen, before the model is loaded."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+def check_voices_folder(folder: Path) -> None:
+    """Raise ConfigError where no voice can be written, unless the folder has voices, which can be read.
+
+    Nothing is left behind: the folder is made with the first voice.
+    """
+    parent = folder.absolute()
+    while not os.path.lexists(parent):
+        parent = parent.parent
     try:
-        socket.create_server((host, port), family=family).close()
-    except (OSError, UnicodeError) as error:
-        raise ConfigError(f"cannot listen at {host}, port {port}: {error}; name another --wyoming-port") from error
+        TemporaryDirectory(dir=parent, prefix=".marstts-").cleanup()
+    except OSError as error:
+        sentence = f"--voices {printable_name(folder)}: no voice can be written there: {describe_os_error(error)}"
+        if folder == DEFAULT_VOICES_FOLDER or any(folder.glob(f"**/*{VOICE_SUFFIX}")):
+            log.warning(f"{sentence}; none can be uploaded")
+            return
+        raise ConfigError(f"{sentence}; name another folder") from error
 
 
 def keys_of(given: Sequence[str] | None, path: Path | None) -> tuple[str, ...]:

@@ -55,6 +55,7 @@ def speak(
     continuation: options.Continuation = Continuation.FIXED_REFERENCE,
     pauses: options.PauseSeconds = None,
     paper: options.Paper = False,
+    verbose: options.Verbose = False,
     json_report: options.JsonReport = False,
 ) -> None:
     """Speak a text."""
@@ -87,9 +88,11 @@ def speak(
         outcome = lines.speak_lines(synthesizer, spoken, choices, Path(output), batch)
         report_lines(outcome, output, as_json=json_report)
     elif stream:
-        report(speak_at_once(synthesizer, spoken, choices, output, words), output, as_json=json_report)
+        made = speak_at_once(synthesizer, spoken, choices, output, words)
+        report(made, output, as_json=json_report, verbose=verbose)
     else:
-        report(speak_whole(synthesizer, spoken, choices, output, words), output, as_json=json_report)
+        made = speak_whole(synthesizer, spoken, choices, output, words)
+        report(made, output, as_json=json_report, verbose=verbose)
 
 
 def speak_whole(synthesizer: Synthesizer, text: str, choices: Choices, output: str, words: str | None) -> StreamReport:

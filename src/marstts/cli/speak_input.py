@@ -5,6 +5,8 @@ Upstream: `speak`.  Downstream: `synthesis.clone.voices`.
 
 from __future__ import annotations
 
+import os
+import shlex
 import sys
 from pathlib import Path
 
@@ -30,23 +32,53 @@ MAX_TEXT_BYTES = 16 * 2**20
 
 
 def choose_text(text: str | None, file: str | None, notes: Notes = Notes.IN_PLACE, chapters: str | None = None) -> str:
-    """The text to speak, given in one way; raises ConfigError for two ways or none, TextError for unreadable files."""
-    if (text is None) == (file is None):
-        raise ConfigError(f"give the text either as TEXT or with --file, not {'both' if file else 'neither'}")
+    """The text to speak: TEXT, a file, or without both what is piped.
+
+    Raises ConfigError for two ways or none, TextError for unreadable files.
+    """
+    if text is not None and file is not None:
+        raise ConfigError("give the text either as TEXT or with --file, not both")
     is_file = file is not None and file != STANDARD_INPUT
     if chapters is not None and not is_file:
         raise ConfigError("--chapters goes with the --file of a book")
+    if text is None and file is None:
+        if sys.stdin.isatty() or not (content := read_standard_input()):
+            raise ConfigError("there is no text: give it as TEXT, with --file FILE, or through a pipe")
+        return content
     if STANDARD_INPUT in (text, file):
-        content = sys.stdin.buffer.read(MAX_TEXT_BYTES + 1)
-        if len(content) > MAX_TEXT_BYTES:
-            raise TextError(f"standard input: the text has more than {MAX_TEXT_BYTES} bytes; split it")
-        return plain(decode_text(content, "standard input", TextError), "standard input")
+        return read_standard_input()
     if file is None:
+        hint_at_file(str(text))
         return str(text)
     if chapters is not None or epub.is_epub_file(Path(file)):
         chosen = book.choose_chapters(_read_book(file, notes), chapters)
         return "\n\n".join(chapter.spoken for chapter in chosen)
     return plain(read_text(file, MAX_TEXT_BYTES, TextError), printable_name(file))
+
+
+def read_standard_input() -> str:
+    """The text that is piped to the command."""
+    content = sys.stdin.buffer.read(MAX_TEXT_BYTES + 1)
+    if len(content) > MAX_TEXT_BYTES:
+        raise TextError(f"standard input: the text has more than {MAX_TEXT_BYTES} bytes; split it")
+    return plain(decode_text(content, "standard input", TextError), "standard input")
+
+
+def hint_at_file(text: str) -> None:
+    """Warn where TEXT is the name of a file: the name is spoken, not the file."""
+    path = text.strip()
+    if "\n" not in path and is_file_name(path):
+        warn(
+            f"the name {printable_name(path)} is spoken; to speak what is in this file, give --file {shlex.quote(path)}"
+        )
+
+
+def is_file_name(path: str) -> bool:
+    """Whether a file is there."""
+    try:
+        return bool(path) and os.path.isfile(os.path.expanduser(path))
+    except (OSError, ValueError):  # a text that is no path
+        return False
 
 
 def plain(text: str, name: str) -> str:

@@ -15,7 +15,8 @@ from marstts.synthesis.speech import Continuation as Mode
 from marstts.text.books.epub import Notes
 
 Text = Annotated[
-    str | None, typer.Argument(help="Text to speak; - reads standard input. Or use --file.", show_default=False)
+    str | None,
+    typer.Argument(help="Text to speak; without one, or with -, standard input. Or use --file.", show_default=False),
 ]
 Reference = Annotated[str | None, typer.Option(metavar="FILE", help="A recording of the voice to clone.")]
 Transcript = Annotated[
@@ -51,22 +52,26 @@ PauseSeconds = Annotated[
         help="Silence after a sentence (0.3), heading (0.8), paragraph (0.7), scene (1.9) and the end (0).",
     ),
 ]
-BookNotes = Annotated[Notes, typer.Option(help="Where the notes of an EPUB are read.")]
+BookNotes = Annotated[Notes, typer.Option(help="Where the notes of an EPUB are read.", case_sensitive=False)]
 Chapters = Annotated[
     str | None, typer.Option(metavar="RANGES", help="Chapters of the book, such as 3 or 2-5 or 1,4- (default: all).")
 ]
 Model = Annotated[str, typer.Option(metavar="NAME_OR_FOLDER", help="The model.")]
 Engine = Annotated[
     EngineKind,
-    typer.Option(help="Runtime of the model; auto: the fastest one that is installed."),
+    typer.Option(help="Runtime of the model; auto: the fastest one that is installed.", case_sensitive=False),
 ]
-File = Annotated[str | None, typer.Option(metavar="FILE", help="Read the text from a UTF-8 text file or an EPUB.")]
+File = Annotated[
+    str | None, typer.Option("--file", "-f", metavar="FILE", help="Read the text from a text file or an EPUB.")
+]
 LexiconFile = Annotated[
     str | None, typer.Option(metavar="TSV", help="Pronunciations: word, tab, respelling, ARPAbet or /IPA/.")
 ]
 Output = Annotated[
     str | None,
     typer.Option(
+        "--output",
+        "-o",
         metavar="FILE",
         help="Output file: .wav, .flac, .ogg, .opus or .mp3; - is standard output (default: speech.wav; with --stream "
         "the loudspeaker; with --batch the folder speech). A folder or .m4b: the chapters of --file.",
@@ -90,11 +95,15 @@ Speed = Annotated[
 ]
 TopP = Annotated[float | None, typer.Option(help="Nucleus of the first attempt, 0 to 1 (default: the model's).")]
 Continuation = Annotated[
-    Mode, typer.Option(help="Prefix of each sentence: none, the reference, or the sentence before.")
+    Mode,
+    typer.Option(help="Prefix of each sentence: none, the reference, or the sentence before.", case_sensitive=False),
 ]
 Paper = Annotated[
     bool,
     typer.Option("--paper", help="Speak as the paper says, without what marstts adds at synthesis (docs/paper.md)."),
+]
+Verbose = Annotated[
+    bool, typer.Option("--verbose", "-v", help="Print the time that speaking took, and how each sentence was made.")
 ]
 JsonReport = Annotated[
     bool, typer.Option("--json", help="Print the report as JSON (with --output -: on standard error).")

@@ -74,11 +74,8 @@ def check_file(output: str) -> None:
 
 @contextmanager
 def progress_bar() -> Iterator[OnTake]:
-    """A bar on standard error that advances with every sentence; none where that is piped, or for one sentence."""
-    with progress_of("speaking") as progress:
-        if progress is None:
-            yield lambda take, number, sentences: None
-            return
+    """Progress on standard error that advances with every sentence; none for one sentence."""
+    with progress_of("speaking", "sentences") as progress:
         bar = progress.add_task("speaking", visible=False)
 
         def on_take(take: Take, number: int, sentences: int) -> None:
@@ -87,17 +84,23 @@ def progress_bar() -> Iterator[OnTake]:
         yield on_take
 
 
-def report(speech: StreamReport, output: str, *, as_json: bool) -> None:
-    """Print what was spoken: as JSON or in sentences."""
+def report(speech: StreamReport, output: str, *, as_json: bool, verbose: bool = False) -> None:
+    """Print what was written: as JSON, or in a sentence and with `verbose` a line for each sentence of the text."""
     for warning in speech.warnings:
         warn(warning)
     piped = output == STANDARD_OUTPUT
     if as_json:
         typer.echo(json.dumps(speech.report(), ensure_ascii=False, indent=2), err=piped)
         return
+    if output == LOUDSPEAKER:
+        typer.echo(f"Played {speech.seconds:.1f} s")
+    else:
+        name = "standard output" if piped else printable_name(output)
+        typer.echo(f"Wrote {name} ({speech.seconds:.1f} s)", err=piped)
+    if not verbose:
+        return
     typer.echo(
-        f"{'standard output' if piped else printable_name(output)}: {speech.seconds:.1f} s of audio in "
-        f"{speech.compute_seconds:.1f} s of compute, the first after {speech.first_audio_seconds:.2f} s",
+        f"  {speech.compute_seconds:.1f} s of compute, the first audio after {speech.first_audio_seconds:.2f} s",
         err=piped,
     )
     for take in speech.takes:
@@ -116,8 +119,8 @@ def report_lines(outcome: Outcome, output: str, *, as_json: bool, what: str = "l
     else:
         kept = f", {outcome.kept} kept from before" if outcome.kept else ""
         typer.echo(
-            f"{printable_name(output)}: {outcome.spoken} {what} spoken{kept}; "
-            f"see {printable_name(report_folder(Path(output)) / REPORT_FILE)}"
+            f"Wrote {printable_name(output)} ({outcome.spoken} {what[:-1] if outcome.spoken == 1 else what} spoken"
+            f"{kept}); details are in {printable_name(report_folder(Path(output)) / REPORT_FILE)}"
         )
     if outcome.failed:
         numbers = ", ".join(map(str, outcome.failed))

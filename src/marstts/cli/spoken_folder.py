@@ -142,8 +142,8 @@ def write_report(folder: Path, entries: list[dict[str, Any]]) -> None:
 
 @contextmanager
 def progress_of_lines(total: int, done: int, *, shown: bool) -> Iterator[Any]:
-    """A bar on standard error that moves with every line; nothing where that is piped or not `shown`."""
-    with progress_of("speaking") if shown else nullcontext() as progress:
+    """Progress on standard error with every line; nothing where it is not `shown`."""
+    with progress_of("speaking", "lines") if shown else nullcontext() as progress:
         if progress is None:
             yield lambda: None
             return

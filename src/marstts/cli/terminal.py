@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, cast
 
 from marstts.errors import ConfigError
 from marstts.io.reading import printable_name, printable_text
@@ -19,7 +20,7 @@ from marstts.voice import Voice
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.progress import Progress
+    from rich.progress import TaskID
 
 MAX_WARNING = 4000
 """Characters of a warning that are printed."""
@@ -45,11 +46,87 @@ def print_prefix(voice: Voice, patch_rate: float) -> None:
         messages().print(printable_text(sentence, MAX_WARNING))
 
 
+class Progress(Protocol):
+    """How far work is: a part of rich's class."""
+
+    def add_task(
+        self, description: str, *, total: float | None = None, completed: int = 0, visible: bool = True
+    ) -> TaskID:
+        """Begin work of `total` parts, of which some are `completed`."""
+        ...
+
+    def update(
+        self,
+        task: TaskID,
+        /,
+        *,
+        total: float | None = None,
+        completed: float | None = None,
+        visible: bool | None = None,
+    ) -> None:
+        """State what is done; None leaves a value as it is."""
+        ...
+
+    def advance(self, task: TaskID, /, advance: float = 1) -> None:
+        """State that another part is done."""
+        ...
+
+
+FIRST_LINE_SECONDS, LAST_LINE_SECONDS, LINE_RATIO = 10.0, 300.0, 0.2
+"""A log gets a line of progress after 10 s, then whenever the time has grown by a fifth, at least every 5 minutes."""
+
+
+class LoggedProgress:
+    """Progress of one task as lines of a log, for standard error that is no terminal; short work has none."""
+
+    def __init__(self, what: str, unit: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._label, self._clock = (what, unit), clock
+        self._started = self._last = clock()
+        self._total: float | None = None
+        self._completed = self._before = 0.0
+
+    def add_task(
+        self, description: str, *, total: float | None = None, completed: int = 0, visible: bool = True
+    ) -> TaskID:
+        """Begin the task; what is `completed` took none of the time since."""
+        self._total, self._completed, self._before = total, completed, completed
+        return cast("TaskID", 0)
+
+    def update(
+        self, task: TaskID, *, total: float | None = None, completed: float | None = None, visible: bool | None = None
+    ) -> None:
+        """State what is done; a line is printed where the last one is long ago."""
+        self._total = self._total if total is None else total
+        self._completed = self._completed if completed is None else completed
+        now = self._clock()
+        wait = min(LAST_LINE_SECONDS, max(FIRST_LINE_SECONDS, LINE_RATIO * (now - self._started)))
+        if now - self._last >= wait and self._total and self._completed < self._total:
+            self._last = now
+            self._print(now - self._started)
+
+    def advance(self, task: TaskID, advance: float = 1) -> None:
+        """State that another part is done."""
+        self.update(task, completed=self._completed + advance)
+
+    def _print(self, seconds: float) -> None:
+        assert self._total is not None
+        (what, unit), done = self._label, self._completed - self._before
+        left = "" if done <= 0 else f", {duration((self._total - self._completed) * seconds / done)} left"
+        messages().print(f"{what}: {self._completed:.0f} of {self._total:.0f} {unit}{left}")
+
+
+def duration(seconds: float) -> str:
+    """A time as people say it: `40 s`, `12 min`, `3.5 h`."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.1f} h"
+
+
 @contextmanager
-def progress_of(what: str) -> Iterator[Progress | None]:
-    """A display of progress on standard error; None where that is no terminal."""
+def progress_of(what: str, unit: str) -> Iterator[Progress]:
+    """A display of progress on standard error: a bar in a terminal, otherwise a line from time to time."""
     if not sys.stderr.isatty():
-        yield None
+        yield LoggedProgress(what, unit)
         return
     from rich import progress
 

@@ -28,15 +28,19 @@ from marstts.text.ssml import is_ssml
 
 def text(
     words: Annotated[
-        str | None, typer.Argument(metavar="TEXT", help="A text; - reads it from standard input.", show_default=False)
+        str | None,
+        typer.Argument(metavar="TEXT", help="A text; without one, or with -, standard input.", show_default=False),
     ] = None,
     file: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Read a text, SSML or EPUB file; - is standard input.")
+        str | None,
+        typer.Option("--file", "-f", metavar="FILE", help="Read a text, SSML or EPUB file; - is standard input."),
     ] = None,
     lexicon: Annotated[
         str | None, typer.Option(metavar="TSV", help="A dictionary: word, tab, respelling, ARPAbet or /IPA/.")
     ] = None,
-    notes: Annotated[Notes, typer.Option(help="Where the notes of an EPUB are read.")] = Notes.IN_PLACE,
+    notes: Annotated[
+        Notes, typer.Option(help="Where the notes of an EPUB are read.", case_sensitive=False)
+    ] = Notes.IN_PLACE,
     dialogue: Annotated[
         str | None, typer.Option(metavar="NAME", help="Name the voice of what is said in quotation marks.")
     ] = None,

@@ -23,7 +23,7 @@ from marstts.errors import DataError, MarsError
 from marstts.io.files import atomic_write
 from marstts.io.reading import (
     LARGE_EXPONENT,
-    decode_text,
+    decode_utf8,
     open_regular,
     os_errors,
     parse_object,
@@ -139,7 +139,7 @@ def parse_row(model: type[Row], content: bytes) -> Row:
     """One line as a `model`; DataError, without the line's place, listing every complaint."""
     if len(content) > MAX_LINE_BYTES:
         raise DataError(f"expected at most {show_bytes(MAX_LINE_BYTES)} in a line, but this one is longer")
-    text = decode_text(content, "the line", DataError)
+    text = decode_utf8(content, "the line", DataError)
     if LARGE_EXPONENT.search(text) or "NaN" in text or "Infinity" in text:  # which pydantic takes for numbers
         parse_object(text, "the line", DataError)
     try:

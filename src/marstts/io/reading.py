@@ -7,6 +7,7 @@ allocated for them.
 
 from __future__ import annotations
 
+import codecs
 import errno
 import json
 import os
@@ -74,7 +75,7 @@ def read_regular_file(path: Path | str, max_bytes: int, kind: type[MarsError] = 
 
 
 def read_text(path: Path | str, max_bytes: int, kind: type[MarsError] = FileError) -> str:
-    """All text of a regular UTF-8 file of at most `max_bytes`; raises `kind` where it is anything else.
+    """All text of a regular UTF-8 or UTF-16 file of at most `max_bytes`; raises `kind` where it is anything else.
 
     A byte order mark at its beginning, which some editors write, is no part of the text.
     """
@@ -82,11 +83,40 @@ def read_text(path: Path | str, max_bytes: int, kind: type[MarsError] = FileErro
 
 
 def decode_text(content: bytes, name: str, kind: type[MarsError] = FileError) -> str:
+    """Bytes as UTF-8 or UTF-16 text, without a byte order mark; raises `kind`, prefixed by `name`."""
+    if (encoding := utf16_of(content)) is not None:
+        try:
+            return content.decode(encoding).removeprefix("\ufeff")
+        except UnicodeDecodeError as error:
+            raise kind(f"{name}: expected UTF-16 text, but byte {error.start} is no part of a letter") from error
+    return decode_utf8(content, name, kind)
+
+
+def decode_utf8(content: bytes, name: str, kind: type[MarsError] = FileError) -> str:
     """Bytes as UTF-8 text, without a byte order mark; raises `kind`, prefixed by `name`."""
     try:
         return content.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError as error:
+        if b"\0" in content[:SAMPLE_BYTES]:
+            raise kind(f"{name}: expected text, but this is binary data, such as audio or a program") from error
         raise not_utf8(error, name, kind) from error
+
+
+SAMPLE_BYTES = 4096
+"""Beginning of a file by which its encoding is found."""
+
+
+def utf16_of(content: bytes) -> str | None:
+    """The byte order of UTF-16 text, by its mark or its zero bytes (every other one in English); None for others."""
+    for mark, encoding in ((codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be")):
+        if content.startswith(mark) and not content.startswith(codecs.BOM_UTF32_LE):
+            return encoding
+    sample = content[:SAMPLE_BYTES]
+    first, second = sample[::2], sample[1::2]
+    for zeros, others, encoding in ((second, first, "utf-16-le"), (first, second, "utf-16-be")):
+        if len(content) % 2 == 0 and 2 * zeros.count(0) > len(zeros) and 0 not in others:
+            return encoding
+    return None
 
 
 def not_utf8(

@@ -20,7 +20,8 @@ import marstts
 from marstts.server.api_errors import ApiError, install_handlers
 from marstts.server.base import ServerLimits
 from marstts.server.callers import caller_of
-from marstts.server.guard import Guard
+from marstts.server.guard import Guard, HeadRequests
+from marstts.server.idle_model import OpenModel
 from marstts.server.page import add_page
 from marstts.server.schemas import JSON, SpeechBody, as_json, read_body
 from marstts.server.service import SpeechService, measure_listeners
@@ -32,14 +33,19 @@ from marstts.synthesis.loading import load
 from marstts.synthesis.synthesizer import Synthesizer
 
 
-def create_app(synthesizer: Synthesizer | None = None, settings: ServeSettings | None = None) -> FastAPI:
+def create_app(
+    synthesizer: Synthesizer | None = None,
+    settings: ServeSettings | None = None,
+    reopen: OpenModel | None = None,
+) -> FastAPI:
     """The application for a synthesizer; the default is the packaged model.
 
     The service is `app.state.service`. Close it when the server stops; if the ASGI server runs the application's
     lifespan, the application closes it. Without settings, the machine is measured, and the service is warmed up.
+    `reopen` loads the model again after it left memory (`ServeSettings.unload_after_seconds`).
     """
     synthesizer = synthesizer or load()
-    service = SpeechService(synthesizer, settings or measured_settings(synthesizer))
+    service = SpeechService(synthesizer, settings or measured_settings(synthesizer), reopen)
     try:
         if settings is None:
             service.warm_up()
@@ -79,6 +85,7 @@ def application_of(service: SpeechService) -> FastAPI:
     add_voices(app, service)
     add_status(app, service)
     add_page(app, service)
+    app.add_middleware(HeadRequests)
     return app
 
 
@@ -127,7 +134,7 @@ def add_models(app: FastAPI, service: SpeechService) -> None:
 
     def model_object(name: str) -> dict[str, Any]:
         described = {"id": name, "object": "model", "created": service.started_at, "owned_by": "marstts"}
-        return described | {"root": service.synthesizer.label}
+        return described | {"root": service.model_label}
 
     @app.get("/v1/models")
     async def models() -> Response:
@@ -142,7 +149,7 @@ def add_models(app: FastAPI, service: SpeechService) -> None:
     @app.get("/v1/models/{model}")
     async def model(model: str) -> Response:
         """Describe one model."""
-        if model not in service.model_names:
+        if not service.has_model(model):
             raise ApiError(404, "There is no such model here.", param="model", code="model_not_found")
         return as_json(model_object(model))
 
@@ -156,7 +163,8 @@ def add_status(app: FastAPI, service: SpeechService) -> None:
         admission = service.admission
         state = {
             "status": "stopping" if service.is_closing else "ok",
-            "model": service.synthesizer.label,
+            "model": service.model_label,
+            "loaded": service.model.is_loaded,
             "active": admission.num_active,
             "waiting": admission.num_waiting,
         }

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -84,6 +85,20 @@ def is_no_cancellation(record: logging.LogRecord) -> bool:
     return record.msg != UNFINISHED and not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))
 
 
+def listen(address: str, port: int, option: str = "--port") -> socket.socket:
+    """A socket that takes a port (0: any free one); ConfigError, which names the option, where it cannot be taken."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        return socket.create_server((address, port), family=family)
+    except (OSError, OverflowError, UnicodeError) as error:
+        # Python adds the address to the system's sentence, and the library of names has numbers of its own
+        if isinstance(error, OSError) and error.errno is not None and not isinstance(error, socket.gaierror):
+            why = os.strerror(error.errno).lower()
+        else:
+            why = getattr(error, "strerror", None) or str(error)
+        raise ConfigError(f"cannot listen at {address}, port {port}: {why}; name another {option}") from error
+
+
 class Server:
     """Serves one application at one port; a context manager that frees the port."""
 
@@ -103,11 +118,7 @@ class Server:
         if certificate is not None:
             certificate.check()
         self._scheme = "http" if certificate is None else "https"
-        family = socket.AF_INET6 if ":" in address else socket.AF_INET
-        try:
-            self.socket = socket.create_server((address, port), family=family)
-        except (OSError, OverflowError, UnicodeError) as error:
-            raise ConfigError(f"cannot listen at {address}, port {port}: {error}; name another --port") from error
+        self.socket = listen(address, port)
         self.app, limits = app, cast(ServerLimits, app.state.limits)
         silent = SilentConnections(max(1, limits.max_connections // 2))
         values = {"silent_seconds": limits.silent_seconds}

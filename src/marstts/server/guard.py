@@ -106,6 +106,22 @@ class Guard:
         return caller
 
 
+class HeadRequests:
+    """An application that answers HEAD as GET, without the body, as checks of health expect."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_without_body(message: Message) -> None:
+            await send({**message, "body": b""} if message["type"] == "http.response.body" else message)
+
+        if scope["type"] == "http" and scope["method"] == "HEAD":
+            await self.app({**scope, "method": "GET"}, receive, send_without_body)
+        else:
+            await self.app(scope, receive, send)
+
+
 def is_open(path: str) -> bool:
     """Whether a path needs no key."""
     return path in OPEN_PATHS or path.startswith(PAGE_PREFIX)

@@ -88,7 +88,7 @@ def add_requests(app: FastAPI, service: SpeechService) -> None:
         text = (await read_body(request, TextBody)).input
         if len(text) > limits.input_characters:
             raise ApiError(400, f"input: expected at most {limits.input_characters} characters.", param="input")
-        return as_json(await run_in_threadpool(readings_of, text, service.synthesizer.lexicon))
+        return as_json(await run_in_threadpool(readings_of, text, service.lexicon))
 
     @app.post("/v1/text/parts", include_in_schema=False)
     async def parts(request: Request) -> Response:

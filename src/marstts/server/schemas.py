@@ -77,8 +77,12 @@ class SpeechBody(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _leave_out_nulls(cls, values: Any) -> Any:
-        """Treat `null` as a field that is not given."""
-        return {k: v for k, v in values.items() if v is not None} if isinstance(values, dict) else values
+        """Treat `null` as a field that is not given; names of formats may be in any case."""
+        if not isinstance(values, dict):
+            return values
+        given = {name: value for name, value in values.items() if value is not None}
+        formats = ((name, given.get(name)) for name in ("response_format", "stream_format"))
+        return given | {name: value.lower() for name, value in formats if isinstance(value, str)}
 
     @property
     def voice_name(self) -> str:

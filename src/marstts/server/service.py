@@ -21,6 +21,7 @@ from marstts.server.api_errors import ApiError
 from marstts.server.audio_budget import AudioBudget, measure_text, needs_reading
 from marstts.server.callers import Caller
 from marstts.server.encoders import AudioFormat
+from marstts.server.idle_model import IdleModel, OpenModel
 from marstts.server.listener import FIRST_AUDIO_SECONDS, SOON_SECONDS, Crowd, Listener, PriorityGate
 from marstts.server.metrics import RequestOutcome, ServerMetrics
 from marstts.server.schemas import SpeechBody
@@ -79,19 +80,26 @@ EXTRA_SECONDS = 10.0
 class SpeechService:
     """The service behind the endpoints. Close it when the server stops."""
 
-    def __init__(self, synthesizer: Synthesizer, settings: ServeSettings) -> None:
-        self.synthesizer, self.settings = synthesizer, settings
+    def __init__(self, synthesizer: Synthesizer, settings: ServeSettings, reopen: OpenModel | None = None) -> None:
+        """`reopen` loads the model again, where `settings` let it leave memory."""
+        self.settings = settings
+        self.model_name, self.model_label = synthesizer.name, synthesizer.label
+        self.lexicon = synthesizer.lexicon
         self.voices = VoiceStore(synthesizer, settings.voices_folder, settings.limits)
         places = settings.listeners or settings.capacity
         throughput = Throughput(estimate=max(FIRST_ESTIMATE, (settings.listeners or 0.0) / MAX_LOAD))
         self.admission = Admission(places, settings.queue, settings.max_wait_seconds, throughput)
         most = max(places, MAX_LISTENERS) if settings.adapts_places else places
         self._most_places = MAX_LISTENERS if settings.adapts_places else places
-        self.batch = shared_batch(
-            synthesizer, settings.capacity, most, Crowd(lambda: self.admission.num_active, lambda: throughput.factor)
+        crowd = Crowd(lambda: self.admission.num_active, lambda: throughput.factor)
+        self.model = IdleModel(
+            synthesizer,
+            lambda synthesizer: shared_batch(synthesizer, settings.capacity, most, crowd),
+            self.voices.use_model,
+            reopen=reopen,
+            seconds=settings.unload_after_seconds,
         )
-        self.scheduler = self.batch.scheduler
-        self.metrics = ServerMetrics(self.admission, lambda: self.scheduler.counts)
+        self.metrics = ServerMetrics(self.admission, lambda: self.model.counts)
         self.metrics.voices.set_function(lambda: len(self.voices))
         self.pool = ThreadPoolExecutor(most, thread_name_prefix="marstts-speech")
         self.started_at = int(time.time())
@@ -101,6 +109,21 @@ class SpeechService:
         self.whole_seconds = 0.0
         """Audio of whole files that are at work or wait."""
         self._reading = ThreadPoolExecutor(1, thread_name_prefix="marstts-read")
+
+    @property
+    def batch(self) -> SharedBatch:
+        """The running batch, for users of the model."""
+        return self.model.batch
+
+    @property
+    def scheduler(self) -> AsyncScheduler:
+        """The scheduler of the batch, for users of the model."""
+        return self.batch.scheduler
+
+    @property
+    def synthesizer(self) -> Synthesizer:
+        """The model, for its users."""
+        return self.batch.synthesizer
 
     def note_made(self, ticket: Ticket, piece: FilePiece) -> None:
         """Count a piece of audio, and admit more or fewer listeners where the machine became faster or slower."""
@@ -131,17 +154,23 @@ class SpeechService:
     @property
     def model_names(self) -> tuple[str, ...]:
         """The name of the model, then its aliases."""
-        return (self.synthesizer.name, *(name for name in OPENAI_MODELS if name != self.synthesizer.name))
+        return (self.model_name, *(name for name in OPENAI_MODELS if name != self.model_name))
+
+    def has_model(self, name: str) -> bool:
+        """Whether a name in any case is that of the model, or an alias."""
+        return name.casefold() in map(str.casefold, self.model_names)
 
     def warm_up(self) -> None:
         """Speak for many simulated callers at once, which creates threads and buffers and compiles rules of text."""
         places = min(self.admission.places, WARMING_FACTOR * self.settings.capacity)
-        stream_at_once(self.batch, self.pool, [WARMING_TEXTS[place % len(WARMING_TEXTS)] for place in range(places)])
+        texts = [WARMING_TEXTS[place % len(WARMING_TEXTS)] for place in range(places)]
+        with self.model.used():
+            stream_at_once(self.batch, self.pool, texts)
 
     def close(self) -> None:
         """Stop the batch and all threads; requests that still run fail."""
         self.is_closing = True
-        self.scheduler.close()
+        self.model.close()
         self.pool.shutdown(wait=True, cancel_futures=True)
         self._uploads.close()
         self._books.close()
@@ -154,7 +183,7 @@ class SpeechService:
         """
         if self.is_closing:
             raise ApiError(503, "The server is stopping.", retry_after=5)
-        if body.model is not None and body.model not in self.model_names:
+        if body.model is not None and not self.has_model(body.model):
             sentence = f"There is no model {body.model[:80]!r} here; GET /v1/models lists all."
             raise ApiError(404, sentence, param="model", code="model_not_found")
         limit = self.settings.limits.input_characters
@@ -182,7 +211,7 @@ class SpeechService:
 
     async def run_upload(self, caller: Caller, work: Callable[[], T]) -> T:
         """Run work on a caller's recording on the thread for uploads; ApiError 429 where too many wait for it."""
-        return await self._uploads.run(caller.name, work)
+        return await self._uploads.run(caller.name, lambda: self._with_model(work))
 
     async def read_book(self, caller: Caller, work: Callable[[], T]) -> T:
         """Run work on a caller's book, which delays no recordings; ApiError 429 where too many wait for it."""
@@ -190,6 +219,10 @@ class SpeechService:
             return await self._books.run(caller.name, work)
         finally:
             asyncio.get_running_loop().call_later(RELEASE_SECONDS, release_memory)
+
+    def _with_model(self, work: Callable[[], T]) -> T:
+        with self.model.used():
+            return work()
 
 
 class SpeechRun:
@@ -204,6 +237,7 @@ class SpeechRun:
         self._timer: asyncio.TimerHandle | None = None
         self._is_late = False
         self._is_counted = False
+        self._uses_model = False
 
     async def begin(self) -> tuple[FilePiece, AsyncIterator[FilePiece]]:
         """Wait for a place and for the first bytes -> the piece with them, and an iterator of all that follow.
@@ -212,6 +246,8 @@ class SpeechRun:
         be spoken. The caller must call `close` in the end.
         """
         service, started = self.service, time.monotonic()
+        await service.model.enter()
+        self._uses_model = True
         expected_seconds = await service.measure_text(self.body.input)
         # a whole file is held in memory before it is made faster
         speed = self.body.speed if self.body.stream else min(self.body.speed, 1.0)
@@ -269,6 +305,9 @@ class SpeechRun:
             self._timer.cancel()
         if self._job is not None:
             self._job.end()
+        if self._uses_model:
+            self._uses_model = False
+            self.service.model.leave()
         if not self._is_counted:
             self._is_counted = True
             self.service.metrics.count(

@@ -75,6 +75,9 @@ class ServeSettings(Config):
     max_wait_seconds: float = Field(10.0, gt=0.0)
     """A request that waited this long for a place gets status 429."""
 
+    unload_after_seconds: float | None = Field(None, gt=0.0, le=30 * 24 * 3600.0)
+    """The model leaves memory after this time without a request; the next request loads it again. None: it stays."""
+
     wyoming_port: int | None = Field(None, ge=0, le=65535)
     """Port for Wyoming, the protocol of Home Assistant; None: not served."""
 

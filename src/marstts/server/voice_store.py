@@ -27,28 +27,11 @@ from marstts.server.api_errors import ApiError, storage_errors
 from marstts.server.callers import Caller, owners
 from marstts.server.private_files import check_name, make_private, new_id, write_private
 from marstts.server.settings import ServeLimits
-from marstts.synthesis.clone.voices import VOICE_SUFFIX, voice_table
+from marstts.synthesis.clone.voices import OPENAI_VOICES, VOICE_SUFFIX, packaged_name, voice_table
 from marstts.synthesis.synthesizer import Synthesizer
 from marstts.voice import Voice
 
 log = logging.getLogger(__name__)
-
-OPENAI_VOICES = {
-    "alloy": "ada",
-    "ash": "ross",
-    "ballad": "alan",
-    "cedar": "kal",
-    "coral": "linda",
-    "echo": "ross",
-    "fable": "emma",
-    "marin": "nora",
-    "nova": "linda",
-    "onyx": "kal",
-    "sage": "nora",
-    "shimmer": "emma",
-    "verse": "ewan",
-}
-"""OpenAI's voice names and the packaged voices that stand for them."""
 
 ID = re.compile(r"voice_[a-z0-9]{26}")
 OPEN_VOICES = 64
@@ -92,13 +75,26 @@ class VoiceStore:
     """All voices that requests can name, each seen by its owner; its methods may be called from any thread."""
 
     def __init__(self, synthesizer: Synthesizer, folder: Path, limits: ServeLimits) -> None:
-        self._synthesizer, self._folder, self._limits = synthesizer, folder, limits
+        self._folder, self._limits = folder, limits
+        self._model: Synthesizer | None = synthesizer
         self._lock = threading.Lock()
         self._changing = threading.Lock()
         """Held while a file is renamed or deleted, so that a deleted voice does not come back."""
         self._opened: OrderedDict[str, Voice] = OrderedDict()
         self._packaged = {entry.name: entry.description for entry in voice_table().voices}
         self._stored = read_folders(folder)
+
+    def use_model(self, synthesizer: Synthesizer | None) -> None:
+        """Make voices ready for this model from now on; None: there is no model in memory."""
+        with self._lock:
+            self._model = synthesizer
+            self._opened.clear()
+
+    @property
+    def _synthesizer(self) -> Synthesizer:
+        model = self._model
+        assert model is not None, "users of the model keep it in memory"
+        return model
 
     def __len__(self) -> int:
         """Return the number of uploaded voices."""
@@ -117,13 +113,17 @@ class VoiceStore:
         return sorted(own, key=lambda voice: (voice.owner != caller.owner, voice.created_at, voice.id))
 
     def resolve(self, name: str, caller: Caller) -> str:
-        """The packaged voice or the id for a name, alias or id; ApiError `voice_not_found` where there is none."""
+        """The packaged voice or the id for a name, alias or id, in any case; ApiError where there is none.
+
+        A name in its own case comes before those of other case.
+        """
         if name in self._packaged:
             return name
         if name in OPENAI_VOICES:
             return OPENAI_VOICES[name]
-        found = self._find(name, caller)
-        if found is None:
+        if (found := self._find(name, caller)) is None and (packaged := packaged_name(name)) is not None:
+            return packaged
+        if (found := found or self._find(name, caller, any_case=True)) is None:
             raise ApiError(
                 400,
                 f"There is no voice {name[:80]!r}; GET /v1/audio/voices lists all.",
@@ -206,10 +206,11 @@ class VoiceStore:
             raise ApiError(404, "There is no uploaded voice with this id.", param="voice_id", code="voice_not_found")
         return found
 
-    def _find(self, name: str, caller: Caller) -> StoredVoice | None:
-        matches = (
-            voice for voice in self.uploaded(caller) if name == voice.id or composed(name) == composed(voice.name)
-        )
+    def _find(self, name: str, caller: Caller, *, any_case: bool = False) -> StoredVoice | None:
+        def key(stated: str) -> str:
+            return composed(stated).casefold() if any_case else composed(stated)
+
+        matches = (voice for voice in self.uploaded(caller) if name == voice.id or key(name) == key(voice.name))
         return next(matches, None)
 
     def _check_texts(self, transcript: str, consent: str) -> None:

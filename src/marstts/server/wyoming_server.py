@@ -86,7 +86,7 @@ def info_of(service: SpeechService, caller: Caller) -> Info:
         name="marstts",
         attribution=ATTRIBUTION,
         installed=True,
-        description=f"marstts, model {service.synthesizer.label}",
+        description=f"marstts, model {service.model_label}",
         version=marstts.__version__,
         voices=voices,
         supports_synthesize_streaming=True,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from marstts import models
-from marstts.bundle import PUBLISHED, Bundle, find_bundle, load_bundle, read_info
+from marstts.bundle import PUBLISHED, Bundle, find_bundle, in_known_case, load_bundle, read_info
 from marstts.errors import ConfigError, MissingExtraError, require
 from marstts.generation.engine import Engine, EngineKind
 from marstts.synthesis.synthesizer import Synthesizer
@@ -25,7 +25,7 @@ def load(model: Path | str = "mini", engine: EngineKind | str = EngineKind.AUTO,
 
     Raises CheckpointError if there is no such model or its folder is corrupt, and ConfigError for an unknown engine.
     """
-    kind = parse_engine(engine)
+    kind, model = parse_engine(engine), in_known_case(model)
     folder = published_bundle(model, kind) if model in PUBLISHED else find_bundle(model)
     synthesizer = open_synthesizer(folder, kind)
     return synthesizer.as_in_paper() if paper else synthesizer
@@ -45,9 +45,9 @@ def open_synthesizer(folder: Path, kind: EngineKind) -> Synthesizer:
 
 
 def parse_engine(name: EngineKind | str) -> EngineKind:
-    """The engine of this name; ConfigError for an unknown one."""
+    """The engine of this name in any case; ConfigError for an unknown one."""
     try:
-        return EngineKind(name)
+        return EngineKind(name.lower())
     except ValueError as error:
         known = ", ".join(kind.value for kind in EngineKind)
         raise ConfigError(f"there is no engine {name!r}; expected one of {known}") from error
@@ -61,6 +61,8 @@ def published_bundle(model: Path | str, kind: EngineKind) -> Path:
 
 def choose_engine(kind: EngineKind, folder: Path) -> EngineKind:
     """The engine for the bundle in `folder`, where the choice is AUTO; ConfigError where there is no GPU for CUDA."""
+    if kind is EngineKind.CUDA:
+        require("torch", "torch")
     if kind is EngineKind.CUDA and not has_gpu():
         raise ConfigError("engine 'cuda' needs a GPU, but PyTorch finds no GPU; use 'auto'")
     if kind is not EngineKind.AUTO:

@@ -9,9 +9,10 @@ Under `torchrun` all processes train and the first one writes.
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -21,7 +22,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from marstts.data.workers import progress_line
+from marstts.data.workers import progress_line, show_duration
 from marstts.errors import CheckpointError
 from marstts.io.config import Config
 from marstts.io.reading import disk_problem, printable_name
@@ -116,13 +117,44 @@ class MeanScores:
         return means
 
 
-def run(task: Task, config: LoopConfig, folder: Path) -> int:
+class Pace:
+    """How long the rest takes: steps at the rate of the last ones, and validations as long as those before."""
+
+    def __init__(self, config: LoopConfig) -> None:
+        self.config = config
+        self.validation_seconds, self.num_validations = 0.0, 0
+
+    def validated(self, seconds: float) -> None:
+        """Count a validation."""
+        self.validation_seconds += seconds
+        self.num_validations += 1
+
+    def seconds(self, step: int, end: int, steps_per_second: float) -> float:
+        """Seconds from a step to the end of another one."""
+        every = self.config.validate_every
+        validations = end // every - step // every + (end == self.config.steps and end % every > 0)
+        each = self.validation_seconds / max(self.num_validations, 1)
+        return (end - step) / max(steps_per_second, 1e-9) + validations * each
+
+    def earliest_end(self, step: int, validations_since_best: int) -> int:
+        """The step after which the training may stop by `patience`: if no later validation has a lower loss."""
+        config = self.config
+        if not config.patience:
+            return config.steps
+        next_one = (step // config.validate_every + 1) * config.validate_every
+        further = max(0, config.patience - validations_since_best - 1)
+        return min(config.steps, next_one + further * config.validate_every)
+
+
+def run(task: Task, config: LoopConfig, folder: Path, *, shown: Sequence[str] = ()) -> int:
     """Train to `config.steps` or for `config.max_minutes`, from the newest checkpoint of `folder`; returns the step.
+
+    shown: the scores that the logger shows, where not all; the log in the folder has all of them.
 
     Raises CheckpointError if another process trains in this folder, or if no checkpoint can be read or written.
     """
     with lock_run(folder), disk_errors(folder):
-        return run_locked(task, config, folder)
+        return run_locked(task, config, folder, shown)
 
 
 @contextmanager
@@ -146,7 +178,7 @@ def disk_errors(folder: Path) -> Iterator[None]:
         threading.excepthook = hook
 
 
-def run_locked(task: Task, config: LoopConfig, folder: Path) -> int:
+def run_locked(task: Task, config: LoopConfig, folder: Path, shown: Sequence[str] = ()) -> int:
     """`run` in a folder that is locked."""
     from torch.utils.tensorboard import SummaryWriter  # slow to import, and not needed to load a checkpoint
 
@@ -157,23 +189,26 @@ def run_locked(task: Task, config: LoopConfig, folder: Path) -> int:
         drop_log_after(folder, step or -1)  # step 0 is validated again, too
         logger.info("%s: %s step %d", folder, "resuming at" if step else "starting from", step)
     started = last_saved = time.monotonic()
-    means = MeanScores(step)
+    means, pace = MeanScores(step), Pace(config)
     open_writer = partial(SummaryWriter, str(folder / "tensorboard"), purge_step=step + 1)
     over = distributed.broadcast_bool(is_stalled(folder, config.patience))
     with open_writer() if main else nullcontext() as writer:
         if main and config.patience and step == 0:  # the score that later steps are compared with
-            validate(task, config, folder, step, writer)
+            pace.validated(validate(task, config, folder, step, writer, shown))
+            means.time = time.monotonic()
         while step < config.steps and not over:
             means.add(train_step(task, config, step))
             step += 1
             if step % config.log_every == 0:
                 scores = means.take(step)
                 if main:
-                    report(folder, writer, step, "train", scores, progress(config, step, scores, started))
+                    note = progress(pace, step, scores["steps_per_second"], started, folder)
+                    report(folder, writer, step, "train", scores, note, shown)
             if main and (step % config.validate_every == 0 or step == config.steps):
-                validate(task, config, folder, step, writer)
+                seconds = validate(task, config, folder, step, writer, shown)
+                pace.validated(seconds)
+                means.time += seconds  # it is no part of the rate of steps
                 over = is_stalled(folder, config.patience)
-                means.time = time.monotonic()
             now = time.monotonic()
             timed_out = bool(config.max_minutes) and now - started > config.max_minutes * 60
             over = distributed.broadcast_bool(over or timed_out)
@@ -183,12 +218,16 @@ def run_locked(task: Task, config: LoopConfig, folder: Path) -> int:
     return step
 
 
-def progress(config: LoopConfig, step: int, scores: Mapping[str, float], started: float) -> str:
-    """The fraction of steps that is done, and the time left: at the rate of the last steps, or until the limit."""
-    seconds = (config.steps - step) / max(scores["steps_per_second"], 1e-9)
-    if config.max_minutes:
-        seconds = min(seconds, max(0.0, started + config.max_minutes * 60 - time.monotonic()))
-    return progress_line(step, config.steps, "steps", seconds)
+def progress(pace: Pace, step: int, steps_per_second: float, started: float, folder: Path) -> str:
+    """The fraction of steps that is done, and the time left, at most the limit; from the earliest end to the last."""
+    config = pace.config
+    limit = max(0.0, started + config.max_minutes * 60 - time.monotonic()) if config.max_minutes else math.inf
+    latest = min(limit, pace.seconds(step, config.steps, steps_per_second))
+    end = pace.earliest_end(step, validations_since_best(folder)) if config.patience else config.steps
+    if end == config.steps or (earliest := pace.seconds(step, end, steps_per_second)) >= latest:
+        return progress_line(step, config.steps, "steps", latest)
+    done = progress_line(step, config.steps, "steps", None)
+    return f"{done}, {show_duration(earliest)} (without a lower loss) to {show_duration(latest)} left"
 
 
 def train_step(task: Task, config: LoopConfig, step: int) -> Mapping[str, float | Tensor]:
@@ -198,11 +237,16 @@ def train_step(task: Task, config: LoopConfig, step: int) -> Mapping[str, float 
         return task.train_step(step)
 
 
-def validate(task: Task, config: LoopConfig, folder: Path, step: int, writer: Any) -> None:
-    """Report the scores on held-out data; with `patience`, keep the checkpoint where the loss is the lowest so far."""
-    report(folder, writer, step, "validation", task.validate(step))
+def validate(task: Task, config: LoopConfig, folder: Path, step: int, writer: Any, shown: Sequence[str] = ()) -> float:
+    """Report the scores on held-out data -> seconds that they took.
+
+    With `patience`, the checkpoint is kept where the loss is the lowest so far.
+    """
+    started = time.monotonic()
+    report(folder, writer, step, "validation", task.validate(step), shown=shown)
     if config.patience and validations_since_best(folder) == 0:
         save(task, folder, step, name=BEST)
+    return time.monotonic() - started
 
 
 def is_due(config: LoopConfig, step: int, seconds: float) -> bool:

@@ -35,14 +35,26 @@ class LogLine(Config):
     """Seconds since 1970."""
 
 
-def report(folder: Path, writer: Any, step: int, split: str, scores: Mapping[str, float], note: str = "") -> None:
-    """Write the same numbers to TensorBoard, to `log.jsonl` and to the logger, there with a note on the progress."""
+def report(
+    folder: Path,
+    writer: Any,
+    step: int,
+    split: str,
+    scores: Mapping[str, float],
+    note: str = "",
+    shown: Sequence[str] = (),
+) -> None:
+    """Write numbers to TensorBoard, to `log.jsonl` and to the logger, there with a note on the progress.
+
+    shown: names of those that the logger gets, in their order; empty: all.
+    """
     for name, value in scores.items():
         writer.add_scalar(f"{split}/{name}", value, step)
     finite = {name: float(value) if math.isfinite(value) else None for name, value in scores.items()}
     line = {"step": step, "split": split, "time": round(time.time()), **finite}
     append_rows(folder / LOG_FILE, [line], kind=CheckpointError)
-    numbers = " ".join(f"{name} {value:.4g}" for name, value in scores.items())
+    chosen = {name: scores[name] for name in shown if name in scores} or scores
+    numbers = " ".join(f"{name} {value:.4g}" for name, value in chosen.items())
     logger.info("step %d %s: %s%s", step, split, numbers, f"; {note}" if note else "")
 
 

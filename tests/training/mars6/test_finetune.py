@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +25,7 @@ from marstts.training.mars6.finetune import (
     holds_recordings,
     tokenize_recordings,
 )
-from marstts.training.mars6.take_validation import StepScores, best_step
+from marstts.training.mars6.take_validation import FineTuned, StepScores, best_step
 from marstts.training.run_log import read_log
 
 TEXTS = ("She sells sea shells.", "The cat sat on the mat.", "The mat sat.", "She sat on shells.")
@@ -130,6 +131,20 @@ def test_one_command_validates_takes_of_the_held_out_recordings(
 
 def step_scores(step: int, words: float, voice: float) -> StepScores:
     return StepScores(step=step, takes=9, words_by="script", word_errors=words, similarity=voice)
+
+
+def test_a_row_of_the_recordings_below_those_of_takes_is_explained():
+    def notes(ceiling: StepScores, after: StepScores | None) -> list[str]:
+        found = FineTuned(step_scores(0, 0.1, 0.73), after, ceiling, helped=False)
+        assert all(note in found.table for note in found.notes)
+        return [re.findall("less similar than takes|more word errors than takes", note)[0] for note in found.notes]
+
+    better = step_scores(25, 0.1, 0.8)
+    assert notes(step_scores(0, 0.05, 0.9), better) == []
+    for ceiling, after in ((step_scores(0, 0.1, 0.75), better), (step_scores(0, 0.1, 0.7), None)):
+        assert notes(ceiling, after) == ["less similar than takes"]
+    assert notes(step_scores(0, 0.2, 0.9), better) == ["more word errors than takes"]
+    assert len(notes(step_scores(0, 0.2, 0.7), better)) == 2
 
 
 @pytest.mark.parametrize(

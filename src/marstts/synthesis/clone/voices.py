@@ -25,6 +25,23 @@ from marstts.voice import Voice
 
 PACKAGED_VOICES = Path(str(files("marstts"))) / "voices_data"
 VOICE_SUFFIX = ".voice"
+OPENAI_VOICES = {
+    "alloy": "ada",
+    "ash": "ross",
+    "ballad": "alan",
+    "cedar": "kal",
+    "coral": "linda",
+    "echo": "ross",
+    "fable": "emma",
+    "marin": "nora",
+    "nova": "linda",
+    "onyx": "kal",
+    "sage": "nora",
+    "shimmer": "emma",
+    "verse": "ewan",
+}
+"""OpenAI's voice names and the packaged voices that stand for them."""
+
 MAX_LISTED = 20
 """Voices of a caller that a message names."""
 
@@ -69,6 +86,13 @@ def packaged_names() -> list[str]:
     return [entry.name for entry in voice_table().voices]
 
 
+def packaged_name(name: str) -> str | None:
+    """The packaged voice that a name in any case stands for, its own or OpenAI's; None for other names."""
+    lowered = name.casefold()
+    found = OPENAI_VOICES.get(lowered, lowered)
+    return found if found in packaged_names() else None
+
+
 def named_voice(session: ModelSession, name: str, voices: Mapping[str, Voice]) -> Voice:
     """The voice that a text asks for: of the caller's `voices`, or packaged. Never a file: texts may come from others.
 
@@ -76,8 +100,11 @@ def named_voice(session: ModelSession, name: str, voices: Mapping[str, Voice]) -
     """
     if name in voices:
         return voices[name]
-    if name.lower() in packaged_names():
-        return open_voice(session, name.lower())
+    if (known := packaged_name(name)) is not None:
+        return open_voice(session, known)
+    for other in voices:
+        if other.casefold() == name.casefold():
+            return voices[other]
     own = f"{', '.join(map(printable_name, islice(voices, MAX_LISTED)))}, or " if voices else ""
     known = ", ".join(packaged_names())
     raise VoiceError(f"{printable_name(name)}: expected {own}one of the packaged voices in a text: {known}")
@@ -94,7 +121,8 @@ def voices_in(folder: Path) -> dict[str, Voice]:
 def open_voice(session: ModelSession, voice: Voice | Path | str | None) -> Voice:
     """Open a voice for a model: a `Voice`, the name of a packaged one, a voice file, or a recording to clone.
 
-    None is the default voice. A voice that was made for another model is cloned again from the reference it keeps.
+    A name may be in any case, or be OpenAI's, where no file has it. None is the default voice. A voice that was made
+    for another model is cloned again from the reference it keeps.
     Raises VoiceError where there is no such voice or it cannot be cloned again, AudioError for unusable recordings.
     """
     if isinstance(voice, Voice):
@@ -106,6 +134,8 @@ def open_voice(session: ModelSession, voice: Voice | Path | str | None) -> Voice
     if path.suffix == VOICE_SUFFIX:
         return adapt_voice(session, Voice.load(path))
     if not path.exists():
+        if isinstance(name, str) and (known := packaged_name(name)) is not None:
+            return open_voice(session, known)
         raise VoiceError(
             f"{printable_name(name)}: neither a file nor the name of a voice: {', '.join(packaged_names())}"
             f"{did_you_mean(str(name), packaged_names())}"

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from marstts.errors import DataError
-from marstts.io.reading import printable_name, read_regular_file
+from marstts.io.reading import printable_name, read_regular_file, utf16_of
 from marstts.text.books.epub import EpubContent, Notes, is_epub, read_epub
 from marstts.text.books.formats import refuse_other_formats
 from marstts.text.front_matter import without_front_matter
@@ -216,8 +216,8 @@ def _has_words(text: str) -> bool:
 def _decode(path: Path) -> str:
     """The text of a file in UTF-8 or UTF-16; other bytes are taken as Windows-1252, as old books are."""
     content = read_regular_file(path, MAX_FILE_BYTES, DataError)
-    if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        return content.decode("utf-16", "replace")
+    if (encoding := utf16_of(content)) is not None:
+        return content.decode(encoding, "replace").removeprefix("\ufeff")
     if b"\0" in content[:4096] or content.startswith(b"PK\x03\x04"):
         raise DataError(f"{printable_name(path)}: expected an EPUB or a text file, but it holds bytes that are no text")
     try:

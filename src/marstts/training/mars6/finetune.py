@@ -57,6 +57,9 @@ LOUDNESS = -23.0
 DROPOUT = 0.1
 """More than in pretraining: minutes of speech are soon overfitted."""
 
+SHOWN = ("loss", "word_errors", "similarity")
+"""Scores of a step and of a validation that are shown while it trains; `log.jsonl` has all."""
+
 logger = logging.getLogger(__name__)
 
 
@@ -94,7 +97,7 @@ def finetune(
         if latest(output) is None:
             init_from(task, base)
         logger.info("%d utterances, %.2f h; %s", len(corpus), corpus.seconds / 3600, task.summary)
-        run(task, settings.loop, output)
+        run(task, settings.loop, output, shown=SHOWN)
         if not isinstance(task, FineTuneTask):
             return None
         found = outcome(task, initial)

@@ -68,7 +68,7 @@ class TakeEvaluator(Protocol):
         ...
 
     def ceiling(self) -> StepScores:
-        """Words and voice of the held-out recordings after the codec: no model can do better."""
+        """Words and voice of the held-out recordings after the codec: what the codec leaves of them."""
         ...
 
 
@@ -145,7 +145,27 @@ class FineTuned:
         rows += [] if self.after is None else [(f"after, step {self.after.step}", self.after)]
         lines = [f"{'':26}  word errors  similarity"]
         lines += [f"{name:26}  {one.word_errors:11.3f}  {one.similarity:10.3f}" for name, one in rows]
-        return "\n".join([*lines, f"{self.before.takes} takes of held-out sentences; words by {self.before.words_by}"])
+        lines.append(f"{self.before.takes} takes of held-out sentences; words by {self.before.words_by}")
+        return "\n".join([*lines, *self.notes])
+
+    @property
+    def notes(self) -> list[str]:
+        """Sentences that explain a row of the recordings that is worse than those of takes."""
+        rows = [self.before, *([] if self.after is None else [self.after])]
+        notes = []
+        if self.ceiling.similarity < max(one.similarity for one in rows):
+            notes.append(
+                "The recordings after the codec are less similar than takes: similarity is to the mean of the "
+                "speaker's recordings. Each recording differs from it and loses some of the voice in the codec; takes "
+                "are made from an embedding of the voice, and lie nearer to the mean. A higher similarity than that of "
+                "the recordings is no better voice: listen."
+            )
+        if self.ceiling.word_errors > min(one.word_errors for one in rows) + MAX_WORD_RISE:
+            notes.append(
+                "The recordings after the codec have more word errors than takes: the codec does not carry this voice "
+                "well, or the texts are not what is said; training on them makes words worse."
+            )
+        return notes
 
     @property
     def summary(self) -> str:
