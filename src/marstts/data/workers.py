@@ -2,9 +2,9 @@
 
 `Executor.run` yields results as they are done, on `Processes` or a `ray_cluster.RayCluster`; `run_in_order` yields them
 in the order of the jobs. Each worker loads its models once and keeps them from job to job. Workers may be killed, since
-memory runs out or machines are preempted. A dead worker costs the job at hand, which another worker repeats; a job that kills
-every worker is named at the end, when all others are done. A job must therefore be repeatable: whatever it writes, it
-writes atomically.
+memory runs out or machines are preempted. A dead worker costs the job at hand, which another worker repeats; a job that
+kills every worker is named at the end, when all others are done. A job must therefore be repeatable: whatever it
+writes, it writes atomically.
 
 Upstream: jobs of `data.tokenize`, `data.corpora`, `metrics`, `evaluation` and `preference`.  Downstream: their results.
 """

@@ -89,8 +89,8 @@ def score_systems(
     """Generate and score a take for every trial of every system, unless it has been scored before.
 
     `load_metrics` opens the metrics before the first take is generated, and again in each worker of the executor.
-    Raises DataError if another process works in the folder, if it was begun with other systems, trials or metrics, or if two
-    systems have one name.
+    Raises DataError if another process works in the folder, if it was begun with other systems, trials or metrics, or
+    if two systems have one name.
     """
     names = [system.name for system in systems]
     if repeated := next((name for name in names if names.count(name) > 1), None):
