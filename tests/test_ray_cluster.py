@@ -281,7 +281,8 @@ class TestCluster:
         Path("texts.txt").write_text("the mat sat\n")
         Path("mine.toml").write_text("max_references = 4\nsamples_per_shard = 2\nsamples_per_text = 2\n")
         Path("pairs.toml").write_text(
-            'scheme = "forward_takes"\nrecognizer = "sphinx"\ncer_weight = 0\nmos_weight = 0\nsimilarity_weight = 1\nrejected_fraction = 1\n'
+            'scheme = "forward_takes"\nrecognizer = "sphinx"\ncer_weight = 0\nmos_weight = 0\n'
+            "similarity_weight = 1\nrejected_fraction = 1\n"
             "num_examples = 1\n"
         )
         for name, more in (("local", []), ("cluster", ["--ray", nodes.address, "--workers", "1"])):
