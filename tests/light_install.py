@@ -7,7 +7,7 @@ import sys
 
 EXTRAS = (
     "torch transformers snac onnx onnxscript tensorboard pyworld pyloudnorm pocketsphinx jiwer resemblyzer "
-    "speechmos librosa requests matplotlib scipy pyarrow starlette uvicorn sounddevice av faster_whisper "
+    "speechmos librosa requests matplotlib scipy pyarrow ray starlette uvicorn sounddevice av faster_whisper "
     "utmos huggingface_hub fastapi multipart prometheus_client"
 ).split()
 

@@ -31,6 +31,7 @@ def requirements() -> Iterator[Requirement]:
         ("uvicorn", "0.32.0"),  # WebSocket messages of any size
         ("filelock", "3.16.0"),  # CVE-2025-68146
         ("requests", "2.32.0"),  # CVE-2024-47081
+        ("ray", "2.50.0"),  # CVE-2025-62593
         ("onnxruntime", "1.23.2"),  # weights outside of a model's folder
     ],
 )

@@ -46,6 +46,7 @@ EXAMPLES = {
     "prepare f0": f"marstts prepare f0 {MANIFEST} --workers 2",
     "prepare folder": "marstts prepare folder --root recordings --output corpus --license CC0",
     "tokenize": f"marstts tokenize {MANIFEST} --output shards --codec codec --identity identity --style style",
+    "estimate": "marstts estimate --config recipes/paper/mars6.toml --hours 46000 --gpus 8",
     "train tokenizer": f"marstts train tokenizer {MANIFEST} --output tokenizer.json",
     "train codec": f"marstts train codec --config recipes/mini/codec.toml --data {MANIFEST} --output runs/codec",
     "train speaker": f"marstts train speaker --config recipes/mini/style.toml --data {MANIFEST} --output runs/style",

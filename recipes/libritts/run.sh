@@ -10,7 +10,7 @@
 #   GPUS      processes that train, any number (all GPUs);  DEVICE  of tokenization (cuda);  WORKERS  that generate and score (16)
 #   SPEAKERS, SENTENCES  of the test set (60, 600), of which a third as many validate the tuning
 #   METRICS   (paper);  CODEC, IDENTITY, STYLE  (snac, wavlm, clap);  FREE_GB  that the disk must have (25)
-# It begins with a check of weights (which are fetched), packages, GPU and disk, those of the metrics included.
+# It begins with an estimate of one arm's hours and disk, and a check of weights (which are fetched), packages, GPU and disk, those of the metrics included.
 set -euo pipefail
 work=${1:?usage: recipes/libritts/run.sh WORK_FOLDER [LIBRITTS_FOLDER]}
 root=${2:-$work/libritts}
@@ -22,6 +22,7 @@ workers=${WORKERS:-16}
 sentences=${SENTENCES:-600}
 launch=(torchrun --standalone --nproc-per-node "${GPUS:-gpu}" --max-restarts 10 --no-python)
 
+marstts estimate --config "$here/mars6.toml" --hours 585 --seconds 5.6 --corpus-rate 24000 ${GPUS:+--gpus "$GPUS"}
 marstts doctor "${parts[@]}" --extra train --extra data --extra eval --device "${DEVICE:-cuda}" \
     --metrics "${METRICS:-paper}" --folder "$work" --free-gb "${FREE_GB:-25}"
 

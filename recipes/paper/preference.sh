@@ -6,14 +6,15 @@
 #   recipes/paper/preference.sh WORK_FOLDER
 #
 # Variables: CORPORA that lend their voices (all of run.sh), HELD_OUT corpus of validation (libriheavy), with its SPEAKERS
-# (20) and SENTENCES (200), WORKERS that generate and score (1), GPUS of this machine (all).
+# (20) and SENTENCES (200), WORKERS that generate and score (1), RAY address of a cluster that does so (then WORKERS: all of it),
+# GPUS of this machine (all).
 set -euo pipefail
 work=${1:?usage: recipes/paper/preference.sh WORK_FOLDER}
 here=$(cd "$(dirname "$0")" && pwd)
 read -ra corpora <<< "${CORPORA:-libriheavy globe vctk anispeech}"
 model=$work/bundle
 stage=$work/preference
-many=(--workers "${WORKERS:-1}")
+many=(${WORKERS:+--workers "$WORKERS"} ${RAY:+--ray "$RAY"})
 
 references=()
 for corpus in "${corpora[@]}"; do

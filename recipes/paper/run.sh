@@ -9,6 +9,8 @@
 # addresses. The paper's fifth corpus, ccv2, has no transcripts: docs/data/corpora.md tells how to make its manifest. Variables:
 #   CORPORA   names of the corpora, to leave some out, or to add ccv2 (libriheavy globe vctk anispeech)
 #   DEVICE    of tokenization: cuda for all GPUs, or cpu (cuda);  WORKERS: its processes (one for each GPU)
+#   RAY       address of a Ray cluster whose nodes share WORK_FOLDER: tokenization on all of it (docs/data/corpora.md)
+#   HOURS     of speech in the corpora, for the estimate that the data stage begins with (46000, the paper's)
 #   GPUS      processes that train on this machine, any number (all GPUs)
 #   STAGES    some of: data train export (all)
 #   TORCHRUN  for several machines that share WORK_FOLDER, such as "--nnodes 4 --rdzv-backend c10d --rdzv-endpoint HOST:29500":
@@ -31,6 +33,7 @@ done
 stage() { [[ " ${STAGES:-data train export} " == *" $1 "* ]]; }
 
 if stage data; then
+    marstts estimate --config "$here/mars6.toml" --hours "${HOURS:-46000}" ${GPUS:+--gpus "$GPUS"}
     marstts doctor "${parts[@]}" --extra train --extra data --device "${DEVICE:-cuda}" \
         --folder "$work" --free-gb "${FREE_GB:-80}"
     unprepared=()
@@ -43,7 +46,7 @@ if stage data; then
     done
     for corpus in "${corpora[@]}"; do
         marstts tokenize "$work/manifests/$corpus/utterances.jsonl" --output "$work/shards/$corpus" "${parts[@]}" \
-            --device "${DEVICE:-cuda}" ${WORKERS:+--workers "$WORKERS"}
+            --device "${DEVICE:-cuda}" ${WORKERS:+--workers "$WORKERS"} ${RAY:+--ray "$RAY"}
     done
     mkdir -p "$work/mars6"
     [ -f "$work/mars6/tokenizer.json" ] ||

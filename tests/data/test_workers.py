@@ -112,6 +112,18 @@ def deaths(tmp_path: Path) -> Path:
     return tmp_path / "deaths"
 
 
+def test_parts_of_a_manifest_that_end_with_a_shard_make_the_shards_of_the_whole(manifest, expected, tmp_path):
+    lines = manifest.read_bytes().splitlines(keepends=True)
+    cut = 4 * PER_SHARD
+    found = []
+    for number, part in enumerate((lines[:cut], lines[cut:])):
+        path = manifest.with_name(f"part-{number}")  # beside the recordings that it names
+        path.write_bytes(b"".join(part))
+        tokenize(path, tmp_path / str(number), Processes(1))
+        found += [shard.read_bytes() for shard in sorted((tmp_path / str(number)).glob("shard-*"))]
+    assert found == [content for name, content in sorted(expected.items()) if name.startswith("shard-")]
+
+
 @pytest.mark.slow
 def test_a_killed_process_costs_its_shard_and_nothing_else(manifest, expected, tmp_path, deaths):
     report = tokenize(manifest, tmp_path / "shards", Processes(2), partial(load_killing_encoders, deaths, 1))

@@ -9,6 +9,7 @@ import pytest
 
 from marstts import audio
 from marstts.audio import Waveform
+from marstts.data.workers import Processes
 from marstts.errors import DataError, MarsError
 from marstts.evaluation.score import TAKES_FILE, read_provenances, score_systems
 from marstts.evaluation.systems import (
@@ -245,6 +246,6 @@ def load_length_only() -> LengthOnly:
 
 
 def test_two_processes_score_as_one_does_and_in_the_same_order(tmp_path: Path):
-    score_systems([GroundTruth()], TRIALS, tmp_path / "one", load_length_only, 1)
-    score_systems([GroundTruth()], TRIALS, tmp_path / "two", load_length_only, 2)
+    score_systems([GroundTruth()], TRIALS, tmp_path / "one", load_length_only, Processes(1))
+    score_systems([GroundTruth()], TRIALS, tmp_path / "two", load_length_only, Processes(2))
     assert (tmp_path / "one" / SCORES_FILE).read_text() == (tmp_path / "two" / SCORES_FILE).read_text()

@@ -16,7 +16,10 @@ from typing import Annotated, Any
 import typer
 
 import marstts
+from marstts.cli.ray_option import Ray
 from marstts.cli.terminal import check_not_read, messages, printed_warnings
+from marstts.data.ray_cluster import open_executor
+from marstts.data.workers import Executor
 from marstts.errors import DataError
 from marstts.evaluation.open_systems import (
     DEFAULT_BASELINES,
@@ -59,7 +62,14 @@ Metrics = Annotated[
         "default,faster-whisper=FOLDER; resemblyzer,distillmos."
     ),
 ]
-Workers = Annotated[int, typer.Option(min=1, help="Processes that compute metrics.")]
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Processes that compute metrics (default: 2; with --ray, workers: the cluster's processors).",
+        show_default=False,
+    ),
+]
 
 
 class Clones(str, Enum):
@@ -118,7 +128,8 @@ def evaluate_systems(
         typer.Option("--paper", help="Models speak as the paper says, without what marstts adds (docs/paper.md)."),
     ] = False,
     seed: Annotated[int, typer.Option(help="Seed of the models' takes.")] = 0,
-    workers: Workers = 2,
+    workers: Workers = None,
+    ray: Ray = None,
 ) -> None:
     """Generate and score takes of a test set; results.md has a row for every system scored into the output folder."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # read by PyTorch, which an adapter may import later
@@ -132,7 +143,7 @@ def evaluate_systems(
     check_before_work(names, config, testset, root, options)
     trials = subsample(open_testset(testset, root), limit)
     names = [*system, *default_baselines([name for name in names if name not in system], trials)]
-    score_into(output, names, trials, options, config, workers)
+    score_into(output, names, trials, options, config, open_executor(workers, ray, default=2))
     typer.echo(report_folder(output, f"{testset}, {len(trials)} trials, {trials_digest(trials)}"))
 
 
@@ -156,12 +167,12 @@ def score_into(
     trials: list[Trial],
     options: SystemOptions,
     config: MetricsConfig,
-    workers: int,
+    executor: Executor,
 ) -> None:
     """Generate and score the takes of all named systems into the output folder."""
     systems = [one for name in names for one in find_systems(name, options)]
     with printed_warnings():
-        score_systems(systems, trials, output, partial(open_metrics, config, trials), workers)
+        score_systems(systems, trials, output, partial(open_metrics, config, trials), executor)
 
 
 def report_folder(output: Path, testset: str) -> str:

@@ -102,6 +102,7 @@ COMMANDS = {
     "tokenize": LazyCommand(
         "tokenize", "tokenize", "Encode a corpus into shards of codes and embeddings.", extra="train"
     ),
+    "estimate": LazyCommand("estimate", "estimate", "Estimate hours and disk of a training recipe.", extra="train"),
     "train": LazyCommand("train", "app", "Train a tokenizer, a codec, speaker encoders or a model.", extra="train"),
     "finetune": LazyCommand("finetune", "finetune", "Fine-tune a model on a folder of recordings.", extra="train"),
     "preference": LazyCommand(

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from marstts.data.workers import Processes
+from marstts.cli.ray_option import Ray
+from marstts.data.ray_cluster import open_executor
 from marstts.errors import require
 from marstts.io.config import read_config
 from marstts.io.reading import printable_name
@@ -16,7 +17,14 @@ from marstts.preference.mine import mine as mine_takes
 from marstts.preference.pairs import make_pairs
 from marstts.preference.ranking import RankConfig
 
-Workers = Annotated[int, typer.Option(min=1, help="Processes.")]
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Processes (default: 1; with --ray, workers: the cluster's processors).",
+        show_default=False,
+    ),
+]
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="A model's name or a bundle's folder.")]
 
 app = typer.Typer(help="Mine takes, rank them into pairs, train on the pairs.", no_args_is_help=True)
@@ -39,11 +47,12 @@ def mine(
     texts: Annotated[Path, typer.Option(help="Sentences, one a line, or source<TAB>sentence; may be .gz.")],
     output: Annotated[Path, typer.Option(help="Folder for the takes; an interrupted run resumes.")],
     config: Annotated[Path | None, typer.Option(help="TOML with numbers of references and takes, and more.")] = None,
-    workers: Workers = 1,
+    workers: Workers = None,
+    ray: Ray = None,
 ) -> None:
     """Speak texts in the voices of recordings, then the recordings' words in the voices of these takes."""
     settings = MineConfig() if config is None else read_config(MineConfig, config)
-    report = mine_takes(model, references, texts, output, settings, executor=Processes(workers))
+    report = mine_takes(model, references, texts, output, settings, executor=open_executor(workers, ray))
     typer.echo(
         f"{printable_name(output)}: {report.takes} takes, {report.generated_now} of them generated now; "
         f"{report.errors} incomplete, see `error` in their lines"
@@ -55,11 +64,12 @@ def pairs(
     mined: Annotated[Path, typer.Argument(help="Folder of takes, see `marstts preference mine`.")],
     output: Annotated[Path, typer.Option(help="pairs.jsonl to write; codes and a report are written next to it.")],
     config: Annotated[Path | None, typer.Option(help="TOML with scheme, metrics, thresholds and quotas.")] = None,
-    workers: Workers = 1,
+    workers: Workers = None,
+    ray: Ray = None,
 ) -> None:
     """Score all takes, and pair the worst with better ones or with the recordings."""
     settings = RankConfig() if config is None else read_config(RankConfig, config)
-    report = make_pairs(mined, output, settings, executor=Processes(workers))
+    report = make_pairs(mined, output, settings, executor=open_executor(workers, ray))
     every, rejected = report["all_takes"], report["rejected"]
     means = "; ".join(
         f"mean {metric.replace('_', ' ')} {every[metric]['mean']:.2f}, of rejected takes {rejected[metric]['mean']:.2f}"

@@ -9,10 +9,12 @@ from typing import Annotated
 
 import typer
 
+from marstts.cli.ray_option import Ray
 from marstts.codec.registry import open_codec
 from marstts.data.preprocess import Encoders, PreprocessConfig
+from marstts.data.ray_cluster import open_executor
 from marstts.data.tokenize import MAX_REJECT_RATIO, UTTERANCES_PER_SHARD, tokenize_manifest
-from marstts.data.workers import Processes, visible_gpus
+from marstts.data.workers import visible_gpus
 from marstts.io.config import parse_config
 from marstts.io.reading import printable_name
 from marstts.speaker.registry import open_encoder
@@ -30,10 +32,12 @@ def tokenize(
         int | None,
         typer.Option(
             min=1,
-            help="Processes; by default one, or with --device cuda one for each GPU.",
+            help="Processes; by default one, or with --device cuda one for each GPU. With --ray, workers; by default "
+            "one for each processor or GPU of the cluster.",
             show_default=False,
         ),
     ] = None,
+    ray: Ray = None,
     device: Annotated[
         str, typer.Option(help="Where `snac`, `wavlm` and `clap` run: cpu, or cuda for all GPUs in turn.")
     ] = "cpu",
@@ -54,7 +58,7 @@ def tokenize(
         "loudness_lufs": loudness,
         "batch_size": batch_size,
     }
-    gpus = visible_gpus() if device == "cuda" else []
+    gpus = visible_gpus() if device == "cuda" and ray is None else []
     report = tokenize_manifest(
         manifest,
         output,
@@ -62,7 +66,7 @@ def tokenize(
         config=parse_config(PreprocessConfig, values, "marstts tokenize"),
         utterances_per_shard=shard_size,
         max_reject_ratio=max_reject_ratio,
-        executor=Processes(workers or max(1, len(gpus)), tuple(gpus)),
+        executor=open_executor(workers, ray, gpus=gpus, needs_gpu=device.startswith("cuda")),
     )
     typer.echo(
         f"{printable_name(output)}: {report.utterances} utterances in {report.shards} shards, "

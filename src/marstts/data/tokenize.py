@@ -25,7 +25,7 @@ import numpy as np
 from marstts.data.manifest import Utterance, parse_utterance, scan_manifest, utterance_line
 from marstts.data.preprocess import EncodedUtterance, Encoders, PreprocessConfig, UtteranceEncoder
 from marstts.data.shards import SHARD_PATTERN, ShardInfo, read_info, read_shard, shard_path, write_shard
-from marstts.data.workers import Load, Processes, Progress
+from marstts.data.workers import Executor, Load, Processes, Progress
 from marstts.errors import DataError
 from marstts.io.files import lock_folder
 from marstts.io.jsonl import write_rows
@@ -111,7 +111,7 @@ def tokenize_manifest(
     config: PreprocessConfig | None = None,
     utterances_per_shard: int = UTTERANCES_PER_SHARD,
     max_reject_ratio: float = MAX_REJECT_RATIO,
-    executor: Processes | None = None,
+    executor: Executor | None = None,
 ) -> TokenizeReport:
     """Make the shards of a manifest in `output`; valid ones are kept, corrupt and stale ones made again.
 

@@ -1,9 +1,10 @@
 """The process pool: jobs done by this process, or by several processes of this machine.
 
-`Processes.run` yields results as they are done; `run_in_order` yields them in the order of the jobs. Each worker loads
-its models once and keeps them from job to job. Workers may be killed: memory runs out, machines are preempted. A dead
-worker costs the job at hand, which another worker repeats; a job that kills every worker is named at the end, when all
-others are done. A job must therefore be repeatable: whatever it writes, it writes atomically.
+`Executor.run` yields results as they are done, on `Processes` or a `ray_cluster.RayCluster`; `run_in_order` yields them
+in the order of the jobs. Each worker loads its models once and keeps them from job to job. Workers may be killed, since
+memory runs out or machines are preempted. A dead worker costs the job at hand, which another worker repeats; a job that
+kills every worker is named at the end, when all others are done. A job must therefore be repeatable: whatever it
+writes, it writes atomically.
 
 Upstream: jobs of `data.tokenize`, `data.corpora`, `metrics`, `evaluation` and `preference`.  Downstream: their results.
 """
@@ -44,6 +45,17 @@ def load_nothing() -> None:
     """Load no models, for work that needs none."""
 
 
+class Executor(Protocol):
+    """Something that does jobs: processes of this machine, or of several."""
+
+    def run(self, jobs: Sequence[Job], load: Load[Models], work: Work[Job, Models, Result]) -> Iterator[Result]:
+        """The result of each job as it is done; DataError at the end names the jobs that killed their workers.
+
+        `load` is called once by each worker. Errors of `load` and `work` are raised here.
+        """
+        ...
+
+
 @dataclass(frozen=True)
 class Processes:
     """`count` processes of this machine; with one, everything happens in this process."""
@@ -54,10 +66,7 @@ class Processes:
     """GPUs of the processes, in turn; each process sees its own one only. Empty: all see all."""
 
     def run(self, jobs: Sequence[Job], load: Load[Models], work: Work[Job, Models, Result]) -> Iterator[Result]:
-        """The result of each job as it is done; DataError at the end names the jobs that killed their workers.
-
-        `load` is called once by each worker. Errors of `load` and `work` are raised here.
-        """
+        """The result of each job, see `Executor.run`."""
         if not jobs:
             return
         if self.count <= 1 or len(jobs) == 1:
@@ -74,7 +83,7 @@ class Processes:
 
 
 def run_in_order(
-    executor: Processes,
+    executor: Executor,
     jobs: Sequence[Job],
     load: Load[Models],
     work: Work[Job, Models, Result],
@@ -184,6 +193,11 @@ def schedule(
                     waiting.append(index)
                 continue
             yield result
+    refuse_fatal(jobs, deaths, attempts)
+
+
+def refuse_fatal(jobs: Sequence[Any], deaths: dict[int, int], attempts: int) -> None:
+    """DataError that names the jobs whose workers died `attempts` times."""
     fatal = sorted(index for index, count in deaths.items() if count >= attempts)
     if fatal:
         raise DataError(

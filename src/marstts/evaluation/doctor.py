@@ -53,6 +53,7 @@ EXTRAS = {
         "faster_whisper", "jiwer", "distillmos", "pocketsphinx", "resemblyzer", "speechmos", "librosa", "requests",
         "pyworld", "matplotlib", "scipy",
     ),
+    "ray": ("ray",),
     "eval-models": ("torch", "huggingface_hub", "utmos_pytorch"),
 }  # fmt: skip
 """Packages to import, by the extra that installs them."""

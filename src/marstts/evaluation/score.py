@@ -21,7 +21,7 @@ from pydantic import Field
 
 from marstts import audio
 from marstts.audio import Waveform
-from marstts.data.workers import Processes, Progress, run_in_order
+from marstts.data.workers import Executor, Processes, Progress, run_in_order
 from marstts.errors import DataError, MarsError
 from marstts.evaluation.systems import System, TakesFolder
 from marstts.io.config import Config
@@ -84,13 +84,13 @@ def score_systems(
     trials: Sequence[Trial],
     output: Path,
     load_metrics: Callable[[], Metrics],
-    workers: int = 1,
+    executor: Executor | None = None,
 ) -> None:
     """Generate and score a take for every trial of every system, unless it has been scored before.
 
-    `load_metrics` opens the metrics before the first take is generated, and again in each of several processes. Raises
-    DataError if another process works in the folder, if it was begun with other systems, trials or metrics, or if two
-    systems have one name.
+    `load_metrics` opens the metrics before the first take is generated, and again in each worker of the executor.
+    Raises DataError if another process works in the folder, if it was begun with other systems, trials or metrics, or
+    if two systems have one name.
     """
     names = [system.name for system in systems]
     if repeated := next((name for name in names if names.count(name) > 1), None):
@@ -104,11 +104,11 @@ def score_systems(
             begin_system(system, trials, output, metrics.versions)
         write_trials(trials, output)
         jobs = [job for system in systems for job in generate_missing(system, trials, output)]
-        if workers == 1 or len(jobs) == 1:
+        if executor is None or executor == Processes(1) or len(jobs) == 1:
             scores = run_in_order(Processes(1), jobs, partial(_given, metrics), score_take)
         else:
-            del metrics  # each process opens its own
-            scores = run_in_order(Processes(workers), jobs, load_metrics, score_take)
+            del metrics  # each worker opens its own
+            scores = run_in_order(executor, jobs, load_metrics, score_take)
         with open_appender(output / SCORES_FILE) as append:
             progress = Progress(logger, "takes scored", len(jobs))
             for score in scores:

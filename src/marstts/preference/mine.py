@@ -41,7 +41,7 @@ from marstts.data.mined_takes import (
     write_takes,
 )
 from marstts.data.sentence_files import lines_of
-from marstts.data.workers import Processes, Progress
+from marstts.data.workers import Executor, Progress
 from marstts.errors import DataError, MarsError
 from marstts.generation.loop import generate
 from marstts.io.config import Config
@@ -124,7 +124,7 @@ class MiningShard:
 
 
 def mine(
-    model: str, references: Sequence[Path], texts: Path, output: Path, config: MineConfig, *, executor: Processes
+    model: str, references: Sequence[Path], texts: Path, output: Path, config: MineConfig, *, executor: Executor
 ) -> MineReport:
     """Generate the planned takes into `output`; finished shards are kept, and do not depend on the executor.
 

@@ -13,7 +13,7 @@ from marstts.bundle import load_bundle
 from marstts.codec.base import Codec
 from marstts.data.mined_takes import Half, MinedTake, MiningProvenance, text_of
 from marstts.data.pairs import Pair, PairLine, SideLine, write_pairs
-from marstts.data.workers import Processes
+from marstts.data.workers import Executor
 from marstts.errors import DataError
 from marstts.generation.request import StopReason
 from marstts.io.provenance import read_provenance
@@ -34,7 +34,7 @@ from marstts.preference.scoring import IDENTITY, score_takes
 RECORDING = "recording"
 
 
-def make_pairs(mined: Path, output: Path, config: RankConfig, *, executor: Processes) -> dict[str, Any]:
+def make_pairs(mined: Path, output: Path, config: RankConfig, *, executor: Executor) -> dict[str, Any]:
     """Score the takes of `mined`, write pairs to `output` and a report to a folder next to it; returns the report.
 
     DataError where nothing can be paired, a score is not finite, or the takes are those of another codec or encoder.

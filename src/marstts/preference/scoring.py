@@ -25,7 +25,7 @@ from marstts.audio import Waveform
 from marstts.bundle import load_bundle
 from marstts.codec.base import TIMBRE, Codec, Codes, with_timbre
 from marstts.data.mined_takes import TAKES_PATTERN, GeneratedHalf, Half, MinedTake, read_takes, text_of
-from marstts.data.workers import Processes, Progress
+from marstts.data.workers import Executor, Progress
 from marstts.errors import DataError, MissingExtraError
 from marstts.io.config import Config
 from marstts.io.files import lock_folder
@@ -159,7 +159,7 @@ class MetricModels:
         return before.model_copy(update=found)
 
 
-def score_takes(mined: Path, model: str, plan: ScoringPlan, executor: Processes) -> list[tuple[MinedTake, ScoredTake]]:
+def score_takes(mined: Path, model: str, plan: ScoringPlan, executor: Executor) -> list[tuple[MinedTake, ScoredTake]]:
     """Every take with its scores; scores that were computed before are kept.
 
     DataError if there are no takes, or a metric gives no finite number; MissingExtraError, before any work, where
