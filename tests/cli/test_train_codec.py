@@ -74,7 +74,7 @@ def test_a_run_is_resumed_and_exported(manifest: Path, monkeypatch: pytest.Monke
     folder = manifest.parent / "exported"
     result = train_codec(manifest, "run", "--export", str(folder), "--name", "tiny", steps=3)
     assert result.exit_code == 0 and "resuming at step 2" in result.stderr
-    [(model, name, written_to)] = exports
+    [(model, name, written_to, *_)] = exports
     assert (name, written_to) == ("tiny", folder)
     record = read_part(folder)
     assert record == read_part(manifest.parent / "run")

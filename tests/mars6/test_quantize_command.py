@@ -21,7 +21,7 @@ def marstts(*words: str | Path) -> Result:
 
 def test_a_bundle_becomes_int8_and_no_further(toy_bundle: Path, tmp_path: Path):
     result = marstts("quantize", toy_bundle, "--output", tmp_path / "int8")
-    assert result.exit_code == 0 and result.stdout.startswith(f"{tmp_path / 'int8'}: int8, "), result.output
+    assert result.exit_code == 0 and result.stdout.startswith(f"{tmp_path / 'int8'}: toy@"), result.output
     assert is_int8(tmp_path / "int8" / "mars6") and load_bundle(tmp_path / "int8").name == "toy"
     again = marstts("quantize", tmp_path / "int8", "--output", tmp_path / "again")
     assert again.exit_code == 2 and "int8 already" in again.stderr and again.stderr.count("\n") == 1

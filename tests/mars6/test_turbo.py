@@ -176,7 +176,7 @@ def test_other_addresses_are_fetched_once_and_shown_where_asked(
 ) -> None:
     urls = {"checkpoint_url": f"{mirror}/x/my.pt", "tokenizer_url": f"{mirror}/tok"}
     first, _ = mars6_turbo(device="cpu", dtype=torch.float, progress=False, **urls)
-    assert "my.pt" not in capsys.readouterr().err
+    assert "my.pt: downloading" not in (shown := capsys.readouterr().err), shown
     urls["checkpoint_url"] = f"{mirror}/y/my.pt?download=1"
     second, _ = mars6_turbo(device="cpu", dtype=torch.float, progress=True, ckpt_format="safetensors", **urls)
     assert "my.pt" in capsys.readouterr().err

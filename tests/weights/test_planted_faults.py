@@ -210,7 +210,7 @@ TURBO: dict[str, Fault] = {
     "no configuration": (set_of("cfg", None), Kind.DOUBT, "cfg: expected a configuration, found none"),
     "a configuration of a class": (
         set_of("cfg", Namespace(dim=16)), Kind.DOUBT,
-        "found an object of the class Namespace",
+        "found an object of the class",
     ),
     "no merges": (set_of("merges", 0), Kind.DEFECT, "254 ids that stand for nothing, the first of them 256"),
     "a merge short": (set_of("merges", 253), Kind.DEFECT, "1 ids that stand for nothing, the first of them 509"),

@@ -107,7 +107,8 @@ def test_init_from_copies_the_ema_weights_of_another_run(tmp_path):
 
 def test_init_from_copies_the_weights_and_the_tokenizer_of_a_bundle(toy_bundle: Path, tmp_path: Path):
     published = load_for_training(toy_bundle)
-    fresh = SimpleNamespace(modules={name: Mars6(published.config) for name in ("model", "ema")})
+    modules = {name: Mars6(published.config) for name in ("model", "ema")}
+    fresh = SimpleNamespace(modules=modules, tokenizer=BPE.load(toy_bundle / "tokenizer.json"))
     init_from(fresh, toy_bundle)
     for module in fresh.modules.values():
         for name, value in module.state_dict().items():
