@@ -21,8 +21,8 @@ from marstts.server.api_errors import ApiError
 from marstts.server.app import create_app
 from marstts.server.callers import ADMINISTRATOR
 from marstts.server.settings import ServeLimits, ServeSettings
-from marstts.server.voice_store import OPENAI_VOICES, VoiceStore
-from marstts.synthesis.clone.voices import packaged_names
+from marstts.server.voice_store import VoiceStore
+from marstts.synthesis.clone.packaged import OPENAI_VOICES, packaged_names
 from marstts.voice import Voice
 
 pytestmark = pytest.mark.slow

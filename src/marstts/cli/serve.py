@@ -24,7 +24,8 @@ from marstts.errors import ConfigError, check_installed
 from marstts.generation.engine import EngineKind
 from marstts.io.reading import read_text
 from marstts.server.certificate import Certificate
-from marstts.server.settings import DEFAULT_VOICES_FOLDER, ServeSettings
+from marstts.server.settings import ServeSettings
+from marstts.synthesis.clone.voice_folder import own_folder
 from marstts.synthesis.loading import load
 from marstts.synthesis.synthesizer import Synthesizer
 
@@ -79,6 +80,12 @@ CorsOrigins = Annotated[
 Mcp = Annotated[
     bool, typer.Option("--mcp", help="Serve assistants by MCP over standard input and output, instead of HTTP.")
 ]
+VoicesFolder = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FOLDER", help="Folder of voices (default: your own, as in `marstts voice list`, or MARSTTS_VOICES)."
+    ),
+]
 Queue = Annotated[int, typer.Option(min=0, help="Requests that wait for a place; further ones get status 429.")]
 
 
@@ -97,7 +104,7 @@ def serve(
     ] = None,
     queue: Queue = DEFAULTS.queue,
     max_wait: MaxWait = DEFAULTS.max_wait_seconds,
-    voices: Annotated[Path, typer.Option(help="Folder of uploaded voices.")] = DEFAULT_VOICES_FOLDER,
+    voices: VoicesFolder = None,
     api_key: Annotated[
         list[str] | None,
         typer.Option(
@@ -118,6 +125,7 @@ def serve(
 ) -> None:
     """Serve OpenAI's speech API until interrupted."""
     check_installed(PACKAGES, "serve")
+    voices = own_folder_with_hint() if voices is None else voices
     if mcp:
         serve_mcp(model, engine, ServeSettings(capacity=capacity, listeners=listeners, voices_folder=voices))
         return
@@ -136,6 +144,14 @@ def serve(
     certificate = certificate_of(certificate_file, private_key)
     log.info(f"loading the model {model}")
     serve_model(model, load(model, engine), settings, (host, port), certificate)
+
+
+def own_folder_with_hint() -> Path:
+    """The folder of the user's own voices; a warning names the folder that earlier versions used, if it has any."""
+    earlier = Path("voices")
+    if any(earlier.glob("voice_*.voice")) or any(earlier.glob("*/voice_*.voice")):
+        log.warning("the folder 'voices' here has voices of an earlier server; --voices voices serves them")
+    return own_folder()
 
 
 def checked_settings(**fields: Any) -> ServeSettings:
