@@ -131,9 +131,10 @@ def delete(
 ) -> None:
     """Delete one or more of your own voices, with the recordings that they keep."""
     check_utf8(**{f"name {number}": name for number, name in enumerate(names, 1)})
-    for name in names:
+    chosen = list(dict.fromkeys(names))
+    for name in chosen:
         check_own(name)
-    for name in names:
+    for name in chosen:
         typer.echo(f"deleted {printable_text(own_voices().delete(name).name)}")
 
 
