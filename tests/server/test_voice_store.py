@@ -303,6 +303,14 @@ def test_recordings_of_an_upload_are_bounded_in_number_and_bytes(synthesizer, re
         assert upload_several(client, [recording] * 2).status_code == 200
 
 
+def test_recordings_of_an_upload_are_bounded_in_seconds(synthesizer, recording: bytes, tmp_path: Path):
+    settings = ServeSettings(voices_folder=tmp_path, limits=ServeLimits(recordings_seconds=7.0))
+    with TestClient(create_app(synthesizer, settings)) as client:  # each has 3 s
+        refused = upload_several(client, [recording] * 3)
+        assert refused.status_code == 400 and "recording 3: " in refused.json()["error"]["message"]
+        assert upload_several(client, [recording] * 2).status_code == 200
+
+
 def test_what_the_commands_make_is_served_at_once_and_what_is_uploaded_is_theirs(
     synthesizer, recording: bytes, reference: Waveform
 ):

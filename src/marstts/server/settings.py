@@ -36,6 +36,9 @@ class ServeLimits(Config):
     recordings: int = Field(20, ge=1)
     """Recordings of one speaker in an upload; they count together as `upload_bytes`."""
 
+    recordings_seconds: float = Field(180.0, gt=0.0)
+    """Recordings of an upload together, decoded: each second of them keeps other uploads waiting."""
+
     transcript_characters: int = Field(400, ge=1)
     """Longest transcript of an uploaded recording."""
 

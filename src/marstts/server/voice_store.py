@@ -143,10 +143,15 @@ class VoiceStore:
 
     def _clone(self, recordings: Sequence[bytes], transcript: str | None, name: str, consent: str) -> Voice:
         """One voice of several recordings, of which one at a time is decoded; an error says which one is unusable."""
-        voices = []
+        voices, seconds, limit = [], 0.0, self._limits.recordings_seconds
         for number, recording in enumerate(recordings):
             try:
                 waveform = audio.read(io.BytesIO(recording), max_seconds=self._limits.upload_seconds)
+                seconds += len(waveform.samples) / waveform.sample_rate
+                if number and seconds > limit:
+                    raise AudioError(
+                        f"with it, the recordings have more than {limit:.0f} s; give fewer or shorter ones"
+                    )
                 words = None if number else transcript
                 voices.append(
                     self._synthesizer.clone(waveform, words, name=name, consent=consent, keep_reference=not number)
