@@ -13,8 +13,8 @@ from fastapi.testclient import TestClient
 
 from marstts.server.app import create_app
 from marstts.server.page import TYPES, page_files
-from marstts.server.private_files import NAME_CHARACTERS
 from marstts.server.settings import ServeSettings
+from marstts.synthesis.clone.voice_folder import NAME_CHARACTERS
 
 pytestmark = pytest.mark.slow
 
