@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import soundfile
 from api_server import TEXT, speech
@@ -239,7 +240,7 @@ def test_of_uploads_at_the_same_time_one_gets_the_name_and_the_last_place(
     def create(name: str) -> bool:
         ready.wait()
         try:
-            store.create(name, recording, "", CONSENT, ADMINISTRATOR)
+            store.create(name, [recording], "", CONSENT, ADMINISTRATOR)
         except ApiError:
             return False
         return True
@@ -254,7 +255,7 @@ def test_of_uploads_at_the_same_time_one_gets_the_name_and_the_last_place(
 def test_renaming_a_link_leaves_what_it_points_to(synthesizer, recording: bytes, tmp_path: Path, target: str):
     folder = tmp_path / "voices"
     store = VoiceStore(synthesizer, folder, ServeLimits())
-    voice, _warnings = store.create("Anna", recording, "", CONSENT, ADMINISTRATOR)
+    voice, _warnings = store.create("Anna", [recording], "", CONSENT, ADMINISTRATOR)
     link, original = folder / f"{voice.id}.voice", tmp_path / target
     original.parent.mkdir(exist_ok=True)
     link.rename(original)
@@ -263,3 +264,42 @@ def test_renaming_a_link_leaves_what_it_points_to(synthesizer, recording: bytes,
     assert store.rename(voice.id, "Berta", ADMINISTRATOR).name == Voice.load(link).name == "Berta"
     assert original.read_bytes() == before and not link.is_symlink()
     assert sorted(path for path in folder.rglob("*") if path != original) == [link]
+
+
+def upload_several(client: TestClient, recordings: list[bytes], **fields: str):
+    files = [("audio_sample", (f"{number}.wav", recording)) for number, recording in enumerate(recordings)]
+    return client.post(URL, data={"name": "Anna", "consent": CONSENT} | fields, files=files)
+
+
+def test_several_recordings_become_the_average_voice(
+    client: TestClient, synthesizer, settings: ServeSettings, reference: Waveform
+):
+    halves = [reference.samples[: len(reference.samples) // 2], reference.samples[len(reference.samples) // 2 :]]
+    waveforms = [Waveform(half, reference.sample_rate) for half in halves]
+    response = upload_several(client, [encode(waveform, ".wav") for waveform in waveforms])
+    assert response.status_code == 200
+    [file] = settings.voices_folder.iterdir()
+    saved, expected = Voice.load(file), synthesizer.clone(waveforms)
+    alone = synthesizer.clone(waveforms[0])
+    for role, embedding in expected.embeddings.items():
+        np.testing.assert_allclose(saved.embeddings[role], embedding, atol=5e-3)
+    assert any(np.abs(saved.embeddings[role] - alone.embeddings[role]).max() > 0.01 for role in saved.embeddings)
+    assert len(saved.reference) > 0
+
+
+def test_the_recording_that_cannot_be_used_is_named(client: TestClient, settings: ServeSettings, recording: bytes):
+    response = upload_several(client, [recording, b"no recording"])
+    assert response.status_code == 400 and response.json()["error"]["message"].startswith("recording 2: ")
+    assert not list(settings.voices_folder.glob("*")) and upload_several(client, [recording]).status_code == 200
+
+
+def test_recordings_are_bounded_together(synthesizer, tmp_path: Path, recording: bytes):
+    limits = ServeLimits(upload_bytes=2 * len(recording))
+    with TestClient(create_app(synthesizer, ServeSettings(voices_folder=tmp_path, limits=limits))) as client:
+        assert upload_several(client, [recording] * 3).status_code == 413
+        assert upload_several(client, [recording] * 2).status_code == 200
+
+
+def test_the_number_of_recordings_is_bounded(client: TestClient, recording: bytes):
+    response = upload_several(client, [recording] * 9)
+    assert response.status_code == 400 and response.json()["error"]["message"]

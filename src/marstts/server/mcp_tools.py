@@ -77,7 +77,7 @@ def mcp_server(service: SpeechService) -> MCPServer:
         with tool_errors():
             path, limit = Path(recording).expanduser(), service.settings.limits.upload_bytes
             content = await asyncio.to_thread(read_regular_file, path, limit, AudioError)
-            voice, warnings = await service.upload(name, content, transcript, consent, ADMINISTRATOR)
+            voice, warnings = await service.upload(name, [content], transcript, consent, ADMINISTRATOR)
         return "; ".join([f"The voice {voice.name!r} can speak now", *warnings])
 
     return server

@@ -160,10 +160,10 @@ class SpeechService:
         return await asyncio.get_running_loop().run_in_executor(self._reading, measure_text, self.synthesizer, text)
 
     async def upload(
-        self, name: str, recording: bytes, transcript: str, consent: str, caller: Caller
+        self, name: str, recordings: Sequence[bytes], transcript: str, consent: str, caller: Caller
     ) -> tuple[StoredVoice, list[str]]:
-        """Clone a recording on the thread for uploads, and keep the voice -> the voice, and warnings."""
-        return await self.run_upload(lambda: self.voices.create(name, recording, transcript, consent, caller))
+        """Clone recordings of one speaker on the thread for uploads, and keep the voice -> the voice, and warnings."""
+        return await self.run_upload(lambda: self.voices.create(name, recordings, transcript, consent, caller))
 
     async def run_upload(self, work: Callable[[], T]) -> T:
         """Run work on an uploaded file on the thread for uploads; ApiError 429 where too many wait for it."""

@@ -17,19 +17,20 @@ import time
 import unicodedata
 import warnings
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from marstts import audio
-from marstts.errors import MarsError, VoiceError
+from marstts.errors import AudioError, MarsError, TextError, VoiceError
 from marstts.server.api_errors import ApiError, storage_errors
 from marstts.server.callers import Caller, owners
 from marstts.server.private_files import check_name, make_private, new_id, write_private
 from marstts.server.settings import ServeLimits
 from marstts.synthesis.clone.voices import VOICE_SUFFIX, voice_table
 from marstts.synthesis.synthesizer import Synthesizer
-from marstts.voice import Voice
+from marstts.voice import Voice, average_voice
 
 log = logging.getLogger(__name__)
 
@@ -149,10 +150,11 @@ class VoiceStore:
         return voice
 
     def create(
-        self, name: str, recording: bytes, transcript: str, consent: str, caller: Caller
+        self, name: str, recordings: Sequence[bytes], transcript: str, consent: str, caller: Caller
     ) -> tuple[StoredVoice, list[str]]:
-        """Clone a recording and keep the voice -> the voice, and warnings about the recording.
+        """Clone recordings of one speaker and keep the voice -> the voice, and warnings about the recordings.
 
+        The transcript is that of the first recording.
         Raises ApiError where a field is not as it must be, AudioError or TextError for unusable recordings.
         """
         check_name(name)
@@ -160,11 +162,18 @@ class VoiceStore:
             self._check_free(name, caller.owner)
             self._check_room(caller.owner)
         self._check_texts(transcript, consent)
-        waveform = audio.read(io.BytesIO(recording), max_seconds=self._limits.upload_seconds)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            voice = self._synthesizer.clone(waveform, transcript.strip() or None, name=name, consent=consent)
-        return self._keep(voice, caller.owner), [str(warning.message) for warning in caught]
+            clones = []
+            for number, recording in enumerate(recordings, start=1):
+                with numbered(number, len(recordings)):
+                    waveform = audio.read(io.BytesIO(recording), max_seconds=self._limits.upload_seconds)
+                    words = transcript.strip() or None if number == 1 else None
+                    clone = self._synthesizer.clone(
+                        waveform, words, name=name, consent=consent, keep_reference=number == 1
+                    )
+                    clones.append(clone)
+        return self._keep(average_voice(clones), caller.owner), [str(warning.message) for warning in caught]
 
     def rename(self, voice_id: str, name: str, caller: Caller) -> StoredVoice:
         """Give an uploaded voice another name."""
@@ -271,6 +280,17 @@ class CallersVoices(Mapping[str, Voice]):
 
     def __len__(self) -> int:
         return len(self._store.uploaded(self._caller))
+
+
+@contextmanager
+def numbered(number: int, num_recordings: int) -> Iterator[None]:
+    """Name the recording in an error about it, where there are several."""
+    try:
+        yield
+    except (AudioError, TextError) as error:
+        if num_recordings == 1:
+            raise
+        raise type(error)(f"recording {number}: {error}") from error
 
 
 def composed(name: str) -> str:

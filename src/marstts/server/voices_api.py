@@ -5,6 +5,8 @@ Upstream: clients.  Downstream: `service`, `voice_store`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from fastapi import FastAPI
 from python_multipart.multipart import parse_options_header
 from starlette.datastructures import UploadFile
@@ -18,6 +20,9 @@ from marstts.server.schemas import RenameBody, as_json, read_body
 from marstts.server.service import SpeechService
 
 MAX_FIELDS = 8
+MAX_RECORDINGS = 8
+"""Recordings of one voice; together they have at most the bytes of one upload."""
+
 MAX_FIELD_BYTES = 8192
 """Bytes of a field that is not the recording: the longest transcript has a quarter of them, or fewer."""
 
@@ -33,11 +38,13 @@ def add_voices(app: FastAPI, service: SpeechService) -> None:
 
     @app.post("/v1/audio/voices", response_class=Response)
     async def create(request: Request) -> Response:
-        """Clone an uploaded recording."""
-        recording, fields = await read_upload(request, "audio_sample", service.settings.limits.upload_bytes)
+        """Clone an uploaded recording, or several of one speaker."""
+        recordings, fields = await read_uploads(
+            request, "audio_sample", service.settings.limits.upload_bytes, MAX_RECORDINGS
+        )
         voice, warnings = await service.upload(
             fields.get("name", ""),
-            recording,
+            recordings,
             fields.get("transcript", "") or fields.get("ref_text", ""),
             fields.get("consent", ""),
             caller_of(request),
@@ -64,18 +71,31 @@ def add_voices(app: FastAPI, service: SpeechService) -> None:
 
 async def read_upload(request: Request, field: str, max_bytes: int) -> tuple[bytes, dict[str, str]]:
     """The file of a form, and its other fields; ApiError where there is no such file, or too large a one."""
+    [content], fields = await read_uploads(request, field, max_bytes, 1)
+    return content, fields
+
+
+async def read_uploads(
+    request: Request, field: str, max_bytes: int, max_files: int
+) -> tuple[Sequence[bytes], dict[str, str]]:
+    """The files of a form that have one name, at least one and at most `max_files`, and its other fields.
+
+    Raises ApiError where there is no such file, or where all together have more than `max_bytes`.
+    """
     check_form(request, field)
     try:
-        form = await request.form(max_files=1, max_fields=MAX_FIELDS, max_part_size=MAX_FIELD_BYTES)
+        form = await request.form(max_files=max_files, max_fields=MAX_FIELDS, max_part_size=MAX_FIELD_BYTES)
     except OSError as error:  # its file is larger than what is kept in memory, and the temporary folder is full
         raise storage_error(error) from error
     try:
-        sample = form.get(field)
-        if not isinstance(sample, UploadFile):
+        samples = form.getlist(field)
+        files = [sample for sample in samples if isinstance(sample, UploadFile)]
+        if not files or len(files) < len(samples):
             raise ApiError(400, f"{field}: expected a recording as a file.", param=field)
-        if (sample.size or 0) > max_bytes:
+        if sum(file.size or 0 for file in files) > max_bytes:
             raise too_large(max_bytes)
-        return await sample.read(), {key: value for key, value in form.items() if isinstance(value, str)}
+        contents = [await file.read() for file in files]
+        return contents, {key: value for key, value in form.items() if isinstance(value, str)}
     finally:
         await form.close()
 
