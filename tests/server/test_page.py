@@ -8,10 +8,13 @@ import re
 import zipfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
+from marstts.audio import read
 from marstts.server.app import create_app
+from marstts.server.encoders import API_RATE
 from marstts.server.page import TYPES, page_files
 from marstts.server.private_files import NAME_CHARACTERS
 from marstts.server.settings import ServeSettings
@@ -65,7 +68,7 @@ def test_the_fields_of_the_page_take_as_much_as_the_server_does(client):
     }
 
 
-@pytest.mark.parametrize("path", ["/v1/text/readings", "/v1/text/parts", "/v1/audio/transcript_check"])
+@pytest.mark.parametrize("path", ["/v1/text/readings", "/v1/text/parts", "/v1/audio/mp3", "/v1/audio/transcript_check"])
 def test_the_requests_of_the_page_need_a_key(synthesizer, path):
     with TestClient(create_app(synthesizer, ServeSettings(api_keys=("secret",)))) as client:
         assert client.post(path, json={"input": "Hello."}).status_code == 401
@@ -130,3 +133,22 @@ def test_a_full_temporary_folder_is_no_error_of_the_client(client, monkeypatch, 
     response = client.post("/v1/text/parts", files={"file": b"Some words."}, data={"name": "notes.txt"})
     assert response.status_code == 507 and "secret" not in response.text
     assert response.json()["error"]["code"] == "insufficient_storage"
+
+
+def test_samples_are_encoded_in_pieces_that_can_be_joined(client):
+    seconds = np.arange(2 * API_RATE) / API_RATE
+    pcm = (8000 * np.sin(2 * np.pi * 300 * seconds)).astype("<i2").tobytes()
+    pieces = []
+    for piece in (pcm[: len(pcm) // 4], pcm[len(pcm) // 4 :]):
+        response = client.post("/v1/audio/mp3", files={"samples": piece})
+        assert response.status_code == 200 and response.headers["content-type"] == "audio/mpeg"
+        pieces.append(response.content)
+    whole = read(io.BytesIO(b"".join(pieces)))
+    assert 2.0 <= whole.seconds < 2.3
+    assert np.sqrt(np.mean(whole.samples**2)) == pytest.approx(8000 / 32768 / np.sqrt(2), rel=0.1)
+
+
+@pytest.mark.parametrize("content", [b"", b"odd"])
+def test_what_is_no_samples_is_refused(client, content):
+    response = client.post("/v1/audio/mp3", files={"samples": content})
+    assert response.status_code == 400 and "samples" in response.json()["error"]["message"]

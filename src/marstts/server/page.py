@@ -9,9 +9,11 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 from importlib.resources import files
+from importlib.util import find_spec
 from pathlib import Path, PurePath
 from tempfile import TemporaryDirectory
 
+import numpy as np
 from fastapi import FastAPI
 from pydantic import BaseModel, Field
 from starlette.concurrency import run_in_threadpool
@@ -22,6 +24,7 @@ from marstts import audio
 from marstts.errors import DataError
 from marstts.io.reading import printable_text
 from marstts.server.api_errors import ApiError, storage_error
+from marstts.server.encoders import API_RATE, AudioFormat, EncodedStream
 from marstts.server.schemas import as_json, read_body
 from marstts.server.service import SpeechService
 from marstts.server.voices_api import read_upload
@@ -71,7 +74,7 @@ def add_file(app: FastAPI, path: str, name: str) -> None:
 
 
 def add_requests(app: FastAPI, service: SpeechService) -> None:
-    """Add what the page asks: readings, the parts of a file, and whether a transcript fits."""
+    """Add what the page asks: readings, the parts of a file, MP3 of samples, and whether a transcript fits."""
     limits = service.settings.limits
 
     @app.post("/v1/text/readings", include_in_schema=False)
@@ -88,6 +91,12 @@ def add_requests(app: FastAPI, service: SpeechService) -> None:
         content, fields = await read_upload(request, "file", limits.upload_bytes)
         name = printable_text(fields.get("name", ""), MAX_NAME_CHARACTERS) or "the file"
         return as_json(await service.run_upload(lambda: parts_of(content, name, limits.input_characters)))
+
+    @app.post("/v1/audio/mp3", include_in_schema=False)
+    async def mp3(request: Request) -> Response:
+        """Encode 24 kHz, 16-bit mono samples as MP3, so that what was heard is kept without being spoken again."""
+        content, _ = await read_upload(request, "samples", limits.upload_bytes)
+        return Response(await service.run_upload(lambda: mp3_of(content)), media_type=AudioFormat.MP3.media_type)
 
     @app.post("/v1/audio/transcript_check", include_in_schema=False)
     async def transcript_check(request: Request) -> Response:
@@ -160,6 +169,15 @@ def cut(text: str, max_characters: int) -> Iterator[str]:
             piece += (joint if piece else "") + part
     if piece.strip():
         yield piece
+
+
+def mp3_of(pcm: bytes) -> bytes:
+    """Samples (16 bit, little-endian, of `API_RATE`) as MP3 frames without a header: files that follow are appended."""
+    if not pcm or len(pcm) % 2:
+        raise ApiError(400, "samples: expected 16-bit samples, at least one.", param="samples")
+    samples = np.frombuffer(pcm, "<i2").astype(np.float32) / np.float32(32767.0)
+    stream = EncodedStream(AudioFormat.MP3, API_RATE, 1.0, whole=find_spec("av") is None)
+    return stream.push(samples) + stream.finish()
 
 
 def recording_has_words(synthesizer: Synthesizer, recording: bytes, transcript: str, max_seconds: float) -> bool:
