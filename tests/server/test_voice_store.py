@@ -274,16 +274,16 @@ def upload_several(client: TestClient, recordings: list[bytes], **fields: str):
 def test_several_recordings_become_the_average_voice(
     client: TestClient, synthesizer, settings: ServeSettings, reference: Waveform
 ):
-    halves = [reference.samples[: len(reference.samples) // 2], reference.samples[len(reference.samples) // 2 :]]
-    waveforms = [Waveform(half, reference.sample_rate) for half in halves]
+    higher = Waveform(reference.samples, reference.sample_rate * 5 // 4)
+    waveforms = [reference, higher]
     response = upload_several(client, [encode(waveform, ".wav") for waveform in waveforms])
-    assert response.status_code == 200
+    assert response.status_code == 200, response.text
     [file] = settings.voices_folder.iterdir()
     saved, expected = Voice.load(file), synthesizer.clone(waveforms)
     alone = synthesizer.clone(waveforms[0])
-    for role, embedding in expected.embeddings.items():
-        np.testing.assert_allclose(saved.embeddings[role], embedding, atol=5e-3)
-    assert any(np.abs(saved.embeddings[role] - alone.embeddings[role]).max() > 0.01 for role in saved.embeddings)
+    for role, embedding in saved.embeddings.items():
+        off, off_alone = (np.abs(embedding - other.embeddings[role]).max() for other in (expected, alone))
+        assert off < 0.2 * off_alone, (role, off, off_alone)
     assert len(saved.reference) > 0
 
 
