@@ -58,7 +58,7 @@ def test_the_page_and_its_files_need_no_key_and_name_no_other_site(synthesizer):
 
 
 def test_the_fields_of_the_page_take_as_much_as_the_server_does(client):
-    found = dict(re.findall(r'id="(\w+)"[^>]* maxlength="(\d+)"', client.get("/").text))
+    found = dict(re.findall(r'id="(\w+)"[^>]* (?:maxlength|data-limit)="(\d+)"', client.get("/").text))
     limits = ServeSettings().limits
     assert {name: int(length) for name, length in found.items()} == {
         "text": limits.input_characters,
@@ -98,6 +98,8 @@ def test_readings_name_what_is_left_out_and_refuse_long_texts(client):
     [
         (b"The clocks were striking.", ["notes.txt"]),
         (b"Chapter 1\n\nOne day.\n\nChapter 2\n\nThe next day.\n", ["Chapter 1", "Chapter 2"]),
+        (b"# Chapter 1\n\nOne day.\n", ["Chapter 1"]),
+        (b"It began.\n\nChapter 1\n\nOne day.\n", ["notes.txt", "Chapter 1"]),
         (epub(), ["Morning", "Evening"]),
         (b"The clocks were striking. " * 200, ["notes.txt (1 of 2)", "notes.txt (2 of 2)"]),
         (b"A paragraph of some length.\n\n" * 300, ["notes.txt (1 of 3)", "notes.txt (2 of 3)", "notes.txt (3 of 3)"]),
@@ -107,6 +109,20 @@ def test_a_book_is_divided_into_parts_that_one_request_can_speak(client, content
     book = client.post("/v1/text/parts", files={"file": content}, data={"name": "notes.txt"}).json()
     assert [part["title"] for part in book["parts"]] == titles
     assert all(1 <= len(part["text"]) <= LIMIT for part in book["parts"])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The clocks struck.",
+        "Chapter 1\n\nOne day.",
+        "It began.\n\nChapter 1\n\nOne day.",
+        "Chapter 1\n\nOne day.\n\nChapter 2\n\nTwo.",
+    ],
+)
+def test_parts_have_the_words_of_a_text_and_no_others(client, text):
+    parts = client.post("/v1/text/parts", files={"file": text.encode()}, data={"name": "Your text"}).json()["parts"]
+    assert "\n\n".join(part["text"] for part in parts) == text
 
 
 def test_no_word_is_lost_where_a_chapter_is_cut(client):

@@ -149,7 +149,7 @@ def parts_of(content: bytes, name: str, max_characters: int) -> dict[str, object
     parts = []
     for chapter in book:
         title = chapter.title if chapter.title != path.name else name
-        heading = f"{title}\n\n" if len(book.chapters) > 1 else ""
+        heading = f"{title}\n\n" if chapter.is_titled else ""
         pieces = list(cut(heading + chapter.text, max_characters))
         for number, text in enumerate(pieces, 1):
             parts.append({"title": f"{title} ({number} of {len(pieces)})" if len(pieces) > 1 else title, "text": text})
