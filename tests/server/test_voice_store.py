@@ -262,7 +262,7 @@ def test_of_uploads_at_the_same_time_one_gets_the_name_and_the_last_place(
     def create(name: str) -> bool:
         ready.wait()
         try:
-            store.create(name, recording, "", CONSENT, ADMINISTRATOR)
+            store.create(name, [recording], "", CONSENT, ADMINISTRATOR)
         except ApiError:
             return False
         return True
@@ -277,7 +277,7 @@ def test_of_uploads_at_the_same_time_one_gets_the_name_and_the_last_place(
 def test_renaming_a_link_leaves_what_it_points_to(synthesizer, recording: bytes, tmp_path: Path, target: str):
     folder = tmp_path / "voices"
     store = VoiceStore(synthesizer, folder, ServeLimits())
-    voice, _warnings = store.create("Anna", recording, "", CONSENT, ADMINISTRATOR)
+    voice, _warnings = store.create("Anna", [recording], "", CONSENT, ADMINISTRATOR)
     link, original = folder / f"{voice.id}.voice", tmp_path / target
     original.parent.mkdir(exist_ok=True)
     link.rename(original)

@@ -207,15 +207,15 @@ class SpeechService:
     async def upload(
         self, name: str, recordings: Sequence[bytes], transcript: str, consent: str, caller: Caller
     ) -> tuple[StoredVoice, list[str]]:
-        """Clone recordings on the thread for uploads, and keep the voice -> the voice, and warnings."""
+        """Clone recordings of one speaker on the thread for uploads, and keep the voice -> the voice, and warnings."""
         return await self.run_upload(caller, lambda: self.voices.create(name, recordings, transcript, consent, caller))
 
     async def run_upload(self, caller: Caller, work: Callable[[], T]) -> T:
         """Run work on a caller's recording on the thread for uploads; ApiError 429 where too many wait for it."""
         return await self._uploads.run(caller.name, lambda: self._with_model(work))
 
-    async def read_book(self, caller: Caller, work: Callable[[], T]) -> T:
-        """Run work on a caller's book, which delays no recordings; ApiError 429 where too many wait for it."""
+    async def run_without_model(self, caller: Caller, work: Callable[[], T]) -> T:
+        """Run work on a caller's book or audio, which delays no recordings; ApiError 429 where too many wait for it."""
         try:
             return await self._books.run(caller.name, work)
         finally:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from marstts import audio
-from marstts.errors import AudioError, MarsError, VoiceError
+from marstts.errors import AudioError, MarsError, TextError, VoiceError
 from marstts.server.api_errors import ApiError, storage_error
 from marstts.server.callers import Caller, owners
 from marstts.server.settings import ServeLimits
@@ -138,12 +138,12 @@ class VoiceStore:
         return voice
 
     def create(
-        self, name: str, recordings: bytes | Sequence[bytes], transcript: str, consent: str, caller: Caller
+        self, name: str, recordings: Sequence[bytes], transcript: str, consent: str, caller: Caller
     ) -> tuple[StoredVoice, list[str]]:
-        """Clone one or more recordings of a speaker and keep the voice -> the voice, and warnings about the recordings.
+        """Clone recordings of one speaker and keep the voice -> the voice, and warnings about the recordings.
 
-        The transcript is that of the first. Raises ApiError where a field is not as it must be, AudioError or TextError
-        for unusable recordings.
+        The transcript is that of the first recording. Raises ApiError where a field is not as it must be, AudioError or
+        TextError for unusable recordings.
         """
         folder = self._folder_of(caller.owner)
         with folder_errors():
@@ -152,9 +152,7 @@ class VoiceStore:
         self._check_texts(transcript, consent)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            voice = self._clone(
-                [recordings] if isinstance(recordings, bytes) else recordings, transcript.strip() or None, name, consent
-            )
+            voice = self._clone(recordings, transcript.strip() or None, name, consent)
         with folder_errors():
             kept = folder.add(voice, limit=self._limits.voices)
         return stored_voice(kept, caller.owner), [str(warning.message) for warning in caught]
@@ -162,20 +160,18 @@ class VoiceStore:
     def _clone(self, recordings: Sequence[bytes], transcript: str | None, name: str, consent: str) -> Voice:
         """One voice of several recordings, of which one at a time is decoded; an error says which one is unusable."""
         voices, seconds, limit = [], 0.0, self._limits.recordings_seconds
-        for number, recording in enumerate(recordings):
-            try:
+        for number, recording in enumerate(recordings, start=1):
+            with numbered(number, len(recordings)):
                 waveform = audio.read(io.BytesIO(recording), max_seconds=self._limits.upload_seconds)
                 seconds += len(waveform.samples) / waveform.sample_rate
-                if number and seconds > limit:
+                if number > 1 and seconds > limit:
                     raise AudioError(
                         f"with it, the recordings have more than {limit:.0f} s; give fewer or shorter ones"
                     )
-                words = None if number else transcript
-                voices.append(
-                    self._synthesizer.clone(waveform, words, name=name, consent=consent, keep_reference=not number)
-                )
-            except AudioError as error:
-                raise AudioError(f"recording {number + 1}: {error}") if len(recordings) > 1 else error from error
+                is_first = number == 1
+                words = transcript if is_first else None
+                clone = self._synthesizer.clone(waveform, words, name=name, consent=consent, keep_reference=is_first)
+                voices.append(clone)
         return average_voice(voices)
 
     def rename(self, voice_id: str, name: str, caller: Caller) -> StoredVoice:
@@ -238,6 +234,17 @@ class CallersVoices(Mapping[str, Voice]):
 
     def __len__(self) -> int:
         return len(self._store.uploaded(self._caller))
+
+
+@contextmanager
+def numbered(number: int, num_recordings: int) -> Iterator[None]:
+    """Name the recording in an error about it, where there are several."""
+    try:
+        yield
+    except (AudioError, TextError) as error:
+        if num_recordings == 1:
+            raise
+        raise type(error)(f"recording {number}: {error}") from error
 
 
 def packaged_object(name: str, description: str) -> dict[str, object]:

@@ -5,6 +5,8 @@ Upstream: clients.  Downstream: `service`, `voice_store`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from fastapi import FastAPI
 from python_multipart.multipart import parse_options_header
 from starlette.concurrency import run_in_threadpool
@@ -73,10 +75,10 @@ async def read_upload(request: Request, field: str, max_bytes: int) -> tuple[byt
 
 async def read_uploads(
     request: Request, field: str, max_bytes: int, max_files: int
-) -> tuple[list[bytes], dict[str, str]]:
-    """One or more files of a form, all in fields of one name, and its other fields.
+) -> tuple[Sequence[bytes], dict[str, str]]:
+    """The files of a form that have one name, at least one and at most `max_files`, and its other fields.
 
-    ApiError where there is no such file, or more of them, or of their bytes, than there may be.
+    Raises ApiError where there is no such file, or more of them, or of their bytes, than there may be.
     """
     check_form(request, field)
     try:
@@ -84,14 +86,14 @@ async def read_uploads(
     except OSError as error:  # its file is larger than what is kept in memory, and the temporary folder is full
         raise storage_error(error) from error
     try:
-        samples = [sample for sample in form.getlist(field) if isinstance(sample, UploadFile)]
-        if not samples:
+        samples = form.getlist(field)
+        files = [sample for sample in samples if isinstance(sample, UploadFile)]
+        if not files or len(files) < len(samples):
             raise ApiError(400, f"{field}: expected a recording as a file.", param=field)
-        if sum(sample.size or 0 for sample in samples) > max_bytes:
+        if sum(file.size or 0 for file in files) > max_bytes:
             raise too_large(max_bytes)
-        return [await sample.read() for sample in samples], {
-            key: value for key, value in form.items() if isinstance(value, str)
-        }
+        contents = [await file.read() for file in files]
+        return contents, {key: value for key, value in form.items() if isinstance(value, str)}
     finally:
         await form.close()
 
