@@ -127,9 +127,11 @@ def test_the_command_serves_over_standard_input_and_output(tmp_path: Path):
         ("speak", {"text": "Hello.", "file": "a" * 5000 + ".wav"}),
         ("clone_voice", {"name": "v", "recording": "~nosuchuser/x", "consent": "hers"}),
         ("clone_voice", {"name": "v", "recording": "a\0b", "consent": "hers"}),
+        ("clone_voice", {"name": "v", "recording": [__file__, "a\0b"], "consent": "hers"}),
+        ("clone_voice", {"name": "v", "recording": [__file__, "~nosuchuser/x"], "consent": "hers"}),
     ],
 )
-def test_a_path_that_cannot_be_is_refused_with_a_reason(service: SpeechService, tool: str, arguments: dict[str, str]):
+def test_a_path_that_cannot_be_is_refused_with_a_reason(service: SpeechService, tool: str, arguments: dict[str, Any]):
     answer = call(service, tool, **arguments)
     message = answer.content[0].text
     assert answer.is_error and ": " in message and not message.endswith(f"tool {tool}") and len(message) < 500

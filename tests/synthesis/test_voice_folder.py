@@ -184,3 +184,17 @@ def test_a_name_is_found_before_a_file_without_a_suffix_and_a_path_is_a_file(
     assert find_voice("./me") == Path("./me") and find_voice(Path("me")) == Path("me")
     with pytest.raises(VoiceError, match=r"neither a file nor .* me\b.*; did you mean 'me'"):
         find_voice("mee")
+
+
+def test_a_name_in_another_case_is_the_packaged_voices_before_an_earlier_voice_of_the_users(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    own, name, alias = VoiceFolder(), packaged_names()[0], next(iter(OPENAI_VOICES))
+    kept = own.path_of(own.add(make_voice("me")))
+    make_voice(name.title()).save(kept)  # earlier versions gave such names
+    assert find_voice(name.title()) == kept and find_voice(name.upper()).stem == find_voice(name).stem == name
+    assert find_voice(alias.upper()).stem == OPENAI_VOICES[alias]
+    assert name.upper() not in own
+    Path(name.upper()).write_bytes(b"a recording")
+    assert find_voice(name.upper()) == Path(name.upper())

@@ -288,9 +288,7 @@ def match(voices: Iterable[AnyKept], name: str) -> AnyKept | None:
 def check_name(name: str) -> None:
     """VoiceNameError where no voice of the user can have this name."""
     if not 1 <= len(name) <= NAME_CHARACTERS or not name.isprintable() or name != name.strip():
-        raise VoiceNameError(
-            f"a voice's name has 1 to {NAME_CHARACTERS} printable characters, without blanks at its ends"
-        )
+        raise VoiceNameError(f"a voice's name has 1 to {NAME_CHARACTERS} printable characters, no blanks at its ends")
     if name.casefold() in packaged_names():
         raise VoiceNameError(f"there is a packaged voice of this name, {name.casefold()}; choose another one")
     if name.casefold() in OPENAI_VOICES or name.casefold() in RESERVED or ID.fullmatch(name):
