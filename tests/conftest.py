@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import re
+import uuid
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -89,6 +90,12 @@ def written_once(tmp_path_factory: pytest.TempPathFactory) -> WrittenOnce:
         return parent / name
 
     return write_once
+
+
+@pytest.fixture(autouse=True)
+def own_voices_folder(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep tests away from the voices of the user who runs them: the folder of own voices is a new one in each test."""
+    monkeypatch.setenv("MARSTTS_VOICES", str(tmp_path_factory.getbasetemp() / f"own-voices-{uuid.uuid4().hex}"))
 
 
 @pytest.fixture(scope="session", autouse=True)

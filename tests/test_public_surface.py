@@ -10,7 +10,9 @@ import pytest
 
 import marstts
 from marstts.audio import Waveform
-from marstts.synthesis.clone.voices import packaged_names, voice_table, voices
+from marstts.synthesis.clone.packaged import packaged_names, voice_table
+from marstts.synthesis.clone.voice_folder import VoiceFolder
+from marstts.synthesis.clone.voices import voices
 from marstts.synthesis.loading import load
 from marstts.synthesis.speech import Speech
 from marstts.synthesis.synthesizer import Synthesizer
@@ -27,7 +29,17 @@ def test_public_names_are_those_of_their_modules():
     assert (marstts.load, marstts.Voice) == (load, Voice)
     assert (marstts.Speech, marstts.Synthesizer) == (Speech, Synthesizer)
     assert (marstts.Waveform, marstts.voices) == (Waveform, voices)
-    assert dir(marstts) == ["Speech", "Synthesizer", "Voice", "Waveform", "__version__", "load", "voices"]
+    assert marstts.VoiceFolder is VoiceFolder
+    assert dir(marstts) == [
+        "Speech",
+        "Synthesizer",
+        "Voice",
+        "VoiceFolder",
+        "Waveform",
+        "__version__",
+        "load",
+        "voices",
+    ]
 
 
 def test_the_packaged_voices_are_listed_with_the_default_first():

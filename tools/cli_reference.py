@@ -38,9 +38,11 @@ MANIFEST = "corpus/utterances.jsonl"
 EXAMPLES = {
     "speak": 'marstts speak "Good morning." --reference me.wav --output morning.wav',
     "text": 'marstts text "It cost $5." --explain',
-    "voice create": 'marstts voice create me.wav --name me --output me.voice --consent "my own voice"',
+    "voice create": 'marstts voice create me.wav --name me --consent "my own voice"',
     "voice list": "marstts voice list",
-    "voice show": "marstts voice show me.voice",
+    "voice show": "marstts voice show me",
+    "voice rename": "marstts voice rename me narrator-me",
+    "voice delete": "marstts voice delete me",
     "prepare synthetic": "marstts prepare synthetic --config recipes/mini/synthetic.toml --output corpus "
     "--sentences recipes/mini/text/modern.tsv.gz",
     "prepare f0": f"marstts prepare f0 {MANIFEST} --workers 2",

@@ -8,7 +8,8 @@ Without it a voice of earlier weights is cloned whenever it is opened, which tak
 from __future__ import annotations
 
 import marstts
-from marstts.synthesis.clone.voices import PACKAGED_VOICES, VOICE_SUFFIX, adapt_voice, packaged_names
+from marstts.synthesis.clone.packaged import PACKAGED_VOICES, VOICE_SUFFIX, packaged_names
+from marstts.synthesis.clone.voices import adapt_voice
 from marstts.voice import Voice
 
 

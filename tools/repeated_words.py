@@ -29,7 +29,7 @@ from marstts.errors import MarsError
 from marstts.mars6.spelling import Spelling
 from marstts.metrics import sphinx
 from marstts.metrics.intervals import ratio_interval
-from marstts.synthesis.clone.voices import packaged_names
+from marstts.synthesis.clone.packaged import packaged_names
 from marstts.synthesis.loading import load
 from marstts.synthesis.synthesizer import Synthesizer
 from marstts.synthesis.words.attention_path import SentencePlaces

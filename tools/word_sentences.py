@@ -11,7 +11,7 @@ from pathlib import Path
 from marstts.data.corpora.synthetic import split_of_sentence
 from marstts.generation.loop import generate_requests
 from marstts.generation.request import Generated, Request
-from marstts.synthesis.clone.voices import packaged_names
+from marstts.synthesis.clone.packaged import packaged_names
 from marstts.synthesis.sentence import Attempt
 from marstts.synthesis.synthesizer import Synthesizer
 from marstts.synthesis.words.attention_path import SentencePlaces

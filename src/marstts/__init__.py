@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from marstts.audio.waveform import Waveform
+    from marstts.synthesis.clone.voice_folder import VoiceFolder
     from marstts.synthesis.clone.voices import voices
     from marstts.synthesis.loading import load
     from marstts.synthesis.speech import Speech
@@ -27,12 +28,13 @@ os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 __version__ = "0.1.0"
 
-__all__ = ["Speech", "Synthesizer", "Voice", "Waveform", "__version__", "load", "voices"]
+__all__ = ["Speech", "Synthesizer", "Voice", "VoiceFolder", "Waveform", "__version__", "load", "voices"]
 
 _MODULES = {
     "Speech": "marstts.synthesis.speech",
     "Synthesizer": "marstts.synthesis.synthesizer",
     "Voice": "marstts.voice",
+    "VoiceFolder": "marstts.synthesis.clone.voice_folder",
     "Waveform": "marstts.audio.waveform",
     "load": "marstts.synthesis.loading",
     "voices": "marstts.synthesis.clone.voices",

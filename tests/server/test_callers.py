@@ -14,6 +14,7 @@ from starlette.testclient import TestClient
 from marstts.audio import Waveform, encode
 from marstts.server.app import create_app
 from marstts.server.settings import ServeSettings
+from marstts.synthesis.clone.voice_folder import VoiceFolder
 from scripted import good, scripted_synthesizer
 
 pytestmark = pytest.mark.slow
@@ -216,3 +217,16 @@ def test_a_caller_is_known_by_its_key_however_it_is_written(keyed: TestClient, r
 
     ring = KeyRing(guard_keys)
     assert ring.find(headers["Authorization"]) == ring.find("Bearer alpha") != ring.find("Bearer beta")
+
+
+def test_the_users_own_voices_are_the_administrators_and_no_keys(recording: bytes, reference: Waveform):
+    own = VoiceFolder()
+    own.add(scripted_synthesizer(good).clone(reference, name="me"))
+    with served(own.folder, api_keys=("alpha",), admin_key="admin") as client:
+        for body in (speech(voice="me"), speech("[voice:me] a cat"), speech('"A cat," he said.', dialogue="me")):
+            assert client.post(SPEECH, json=body, headers=ALPHA).status_code == 400
+            assert client.post(SPEECH, json=body, headers=ADMIN).status_code == 200
+        assert not ids(client, ALPHA) and len(ids(client, ADMIN)) == 1
+        assert upload(client, recording, ALPHA, name="me").status_code == 200
+        assert client.post(SPEECH, json=speech(voice="me"), headers=ALPHA).status_code == 200
+    assert len(own) == 1, "what a key makes is none of the user's own voices"

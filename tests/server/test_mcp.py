@@ -15,9 +15,11 @@ from typing import Any
 import pytest
 import soundfile
 
+from marstts.audio import Waveform
 from marstts.server.callers import ADMINISTRATOR
 from marstts.server.service import SpeechService
 from marstts.server.settings import ServeSettings
+from marstts.synthesis.clone.voice_folder import VoiceFolder
 from scripted import good, scripted_synthesizer
 
 mcp = pytest.importorskip("mcp", reason="mcp is not installed")
@@ -83,6 +85,24 @@ def test_a_voice_is_cloned_with_consent_alone(service: SpeechService, reference_
     assert not call(service, "speak", text="Hello there.", voice="Anna").is_error
 
 
+def test_a_voice_is_cloned_from_several_recordings(service: SpeechService, reference_file: Path):
+    fields = {"name": "Anna", "consent": "Anna agreed."}
+    for recordings in ([], [str(reference_file)] * 21, [str(reference_file), "missing.wav"]):
+        refused = call(service, "clone_voice", recording=recordings, **fields)
+        assert refused.is_error and not service.voices.uploaded(ADMINISTRATOR)
+    assert "missing.wav" in refused.content[0].text
+    assert not call(service, "clone_voice", recording=[str(reference_file)] * 2, **fields).is_error
+    assert not call(service, "speak", text="Hello there.", voice="Anna").is_error
+
+
+def test_assistants_have_the_users_own_voices(reference: Waveform):
+    synthesizer = scripted_synthesizer(good)
+    with closing(SpeechService(synthesizer, ServeSettings(capacity=2))) as service:
+        VoiceFolder().add(synthesizer.clone(reference, name="me"))
+        assert "me: cloned" in call(service, "list_voices").content[0].text
+        assert not call(service, "speak", text="Hello there.", voice="me").is_error
+
+
 @pytest.mark.end_to_end
 def test_the_command_serves_over_standard_input_and_output(tmp_path: Path):
     code = "import typer; from marstts.cli.serve import serve; typer.run(serve)"
@@ -107,9 +127,11 @@ def test_the_command_serves_over_standard_input_and_output(tmp_path: Path):
         ("speak", {"text": "Hello.", "file": "a" * 5000 + ".wav"}),
         ("clone_voice", {"name": "v", "recording": "~nosuchuser/x", "consent": "hers"}),
         ("clone_voice", {"name": "v", "recording": "a\0b", "consent": "hers"}),
+        ("clone_voice", {"name": "v", "recording": [__file__, "a\0b"], "consent": "hers"}),
+        ("clone_voice", {"name": "v", "recording": [__file__, "~nosuchuser/x"], "consent": "hers"}),
     ],
 )
-def test_a_path_that_cannot_be_is_refused_with_a_reason(service: SpeechService, tool: str, arguments: dict[str, str]):
+def test_a_path_that_cannot_be_is_refused_with_a_reason(service: SpeechService, tool: str, arguments: dict[str, Any]):
     answer = call(service, tool, **arguments)
     message = answer.content[0].text
     assert answer.is_error and ": " in message and not message.endswith(f"tool {tool}") and len(message) < 500

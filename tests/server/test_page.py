@@ -8,13 +8,16 @@ import re
 import zipfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
+from marstts.audio import read
 from marstts.server.app import create_app
+from marstts.server.encoders import API_RATE
 from marstts.server.page import TYPES, page_files
-from marstts.server.private_files import NAME_CHARACTERS
 from marstts.server.settings import ServeSettings
+from marstts.synthesis.clone.voice_folder import NAME_CHARACTERS
 
 pytestmark = pytest.mark.slow
 
@@ -55,7 +58,7 @@ def test_the_page_and_its_files_need_no_key_and_name_no_other_site(synthesizer):
 
 
 def test_the_fields_of_the_page_take_as_much_as_the_server_does(client):
-    found = dict(re.findall(r'id="(\w+)"[^>]* maxlength="(\d+)"', client.get("/").text))
+    found = dict(re.findall(r'id="(\w+)"[^>]* (?:maxlength|data-limit)="(\d+)"', client.get("/").text))
     limits = ServeSettings().limits
     assert {name: int(length) for name, length in found.items()} == {
         "text": limits.input_characters,
@@ -65,7 +68,7 @@ def test_the_fields_of_the_page_take_as_much_as_the_server_does(client):
     }
 
 
-@pytest.mark.parametrize("path", ["/v1/text/readings", "/v1/text/parts", "/v1/audio/transcript_check"])
+@pytest.mark.parametrize("path", ["/v1/text/readings", "/v1/text/parts", "/v1/audio/mp3", "/v1/audio/transcript_check"])
 def test_the_requests_of_the_page_need_a_key(synthesizer, path):
     with TestClient(create_app(synthesizer, ServeSettings(api_keys=("secret",)))) as client:
         assert client.post(path, json={"input": "Hello."}).status_code == 401
@@ -95,6 +98,8 @@ def test_readings_name_what_is_left_out_and_refuse_long_texts(client):
     [
         (b"The clocks were striking.", ["notes.txt"]),
         (b"Chapter 1\n\nOne day.\n\nChapter 2\n\nThe next day.\n", ["Chapter 1", "Chapter 2"]),
+        (b"# Chapter 1\n\nOne day.\n", ["Chapter 1"]),
+        (b"It began.\n\nChapter 1\n\nOne day.\n", ["notes.txt", "Chapter 1"]),
         (epub(), ["Morning", "Evening"]),
         (b"The clocks were striking. " * 200, ["notes.txt (1 of 2)", "notes.txt (2 of 2)"]),
         (b"A paragraph of some length.\n\n" * 300, ["notes.txt (1 of 3)", "notes.txt (2 of 3)", "notes.txt (3 of 3)"]),
@@ -104,6 +109,20 @@ def test_a_book_is_divided_into_parts_that_one_request_can_speak(client, content
     book = client.post("/v1/text/parts", files={"file": content}, data={"name": "notes.txt"}).json()
     assert [part["title"] for part in book["parts"]] == titles
     assert all(1 <= len(part["text"]) <= LIMIT for part in book["parts"])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The clocks struck.",
+        "Chapter 1\n\nOne day.",
+        "It began.\n\nChapter 1\n\nOne day.",
+        "Chapter 1\n\nOne day.\n\nChapter 2\n\nTwo.",
+    ],
+)
+def test_parts_have_the_words_of_a_text_and_no_others(client, text):
+    parts = client.post("/v1/text/parts", files={"file": text.encode()}, data={"name": "Your text"}).json()["parts"]
+    assert "\n\n".join(part["text"] for part in parts) == text
 
 
 def test_no_word_is_lost_where_a_chapter_is_cut(client):
@@ -130,3 +149,22 @@ def test_a_full_temporary_folder_is_no_error_of_the_client(client, monkeypatch, 
     response = client.post("/v1/text/parts", files={"file": b"Some words."}, data={"name": "notes.txt"})
     assert response.status_code == 507 and "secret" not in response.text
     assert response.json()["error"]["code"] == "insufficient_storage"
+
+
+def test_samples_are_encoded_in_pieces_that_can_be_joined(client):
+    seconds = np.arange(2 * API_RATE) / API_RATE
+    pcm = (8000 * np.sin(2 * np.pi * 300 * seconds)).astype("<i2").tobytes()
+    pieces = []
+    for piece in (pcm[: len(pcm) // 4], pcm[len(pcm) // 4 :]):
+        response = client.post("/v1/audio/mp3", files={"samples": piece})
+        assert response.status_code == 200 and response.headers["content-type"] == "audio/mpeg"
+        pieces.append(response.content)
+    whole = read(io.BytesIO(b"".join(pieces)))
+    assert 2.0 <= whole.seconds < 2.3
+    assert np.sqrt(np.mean(whole.samples**2)) == pytest.approx(8000 / 32768 / np.sqrt(2), rel=0.1)
+
+
+@pytest.mark.parametrize("content", [b"", b"odd"])
+def test_what_is_no_samples_is_refused(client, content):
+    response = client.post("/v1/audio/mp3", files={"samples": content})
+    assert response.status_code == 400 and "samples" in response.json()["error"]["message"]

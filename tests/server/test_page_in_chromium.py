@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import re
 import shutil
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,12 +14,15 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from api_server import LiveServer, live_server
+from api_server import LiveServer, live_server, wait_until
 from test_page import epub
 
 from marstts.audio import Waveform, read, resample, write
+from marstts.server.app import create_app
+from marstts.server.base import Server
 from marstts.server.settings import ServeSettings
 from marstts.synthesis.loading import load
+from scripted import LOUD, SILENT, ScriptedPrompt, ScriptedTake, good, scripted_synthesizer
 
 pytestmark = [pytest.mark.slow, pytest.mark.end_to_end]
 
@@ -98,8 +103,8 @@ def browser(tmp_path_factory: pytest.TempPathFactory, downloads: Path):
 class PageUser:
     """Types and presses buttons, and reads the page."""
 
-    def __init__(self, browser, server: LiveServer) -> None:
-        self.browser, self.address = browser, server.address + "/"
+    def __init__(self, browser, server: LiveServer, path: str = "/") -> None:
+        self.browser, self.address = browser, f"{server.address}{path}"
         self.open()
 
     def open(self) -> None:
@@ -184,10 +189,10 @@ def uploaded(server: LiveServer) -> list[dict[str, Any]]:
     return [voice for voice in voices if "kind" in voice]
 
 
-def downloaded(folder: Path, suffix: str) -> Path:
-    """The file of this suffix that was downloaded last, when it is complete."""
+def downloaded(folder: Path, suffix: str, start: str = "") -> Path:
+    """The file of this suffix, and beginning, that was downloaded last, when it is complete."""
     started = time.monotonic()
-    while not (found := [path for path in folder.glob(f"*.{suffix}") if path.stat().st_size]):
+    while not (found := [path for path in folder.glob(f"{start}*.{suffix}") if path.stat().st_size]):
         assert time.monotonic() < started + WAIT_SECONDS
         time.sleep(0.05)
     return max(found, key=lambda path: path.stat().st_mtime)
@@ -252,21 +257,6 @@ def test_takes_are_listed_and_each_can_be_played_sought_and_removed(user: PageUs
     assert len(user.all("#takes li")) == 1 and "version 1" in user.all("#takes .about")[0].text
 
 
-def test_a_take_with_a_flaw_offers_to_be_said_again(user: PageUser):
-    user.run("""window.sent = []; window.fetch = async (path, { body }) => {
-        if (!path.endsWith("/v1/audio/speech")) return new Response("{}", { status: 404 });
-        window.sent.push(JSON.parse(body).seed);
-        const audio = btoa(String.fromCharCode(...new Uint8Array(9600)));
-        const warning = window.sent.length === 1 ? "Not all words are said once." : undefined;
-        return new Response(`data: ${JSON.stringify({ audio, warning })}\\n\\n`); }""")
-    user.find("speak").click()
-    user.wait(lambda: "Not all words" in user.find("takes").text)
-    user.press("#takes .again")
-    user.wait(lambda: len(user.all("#takes li")) == 2)
-    first, second = user.run("return window.sent")
-    assert second == first + 1 and not user.all("#takes li")[0].find_element("css selector", ".again").is_displayed()
-
-
 def test_a_stopped_take_can_be_downloaded(user: PageUser, server: LiveServer):
     user.type("text", "This is a long text that goes on for a while. " * 8)
     user.find("speak").click()
@@ -302,11 +292,11 @@ def test_text_and_settings_are_kept_over_a_reload_and_recordings_are_not(user: P
     user.find("record").click()
     user.wait(lambda: user.find("time").text >= "0:01")
     user.find("record").click()
-    user.wait(lambda: user.find("preview").is_displayed())
+    user.wait(lambda: user.find("recordings").is_displayed())
     user.open()
     values = [user.find(name).get_attribute("value") for name in ("text", "speed", "version")]
     assert values == ["Kept over a reload.", "1.25", "7"] and user.find("voice-emma").is_selected()
-    assert not user.find("preview").is_displayed()
+    assert not user.find("recordings").is_displayed()
     assert user.run("return Object.keys(localStorage).length") == 1
     assert len(user.run("return localStorage.getItem('marstts')")) < 200
 
@@ -332,6 +322,165 @@ def test_texts_and_books_can_be_dropped(user: PageUser):
         assert not parts or [option.text for option in user.all("#part option")] == parts
 
 
+PASTED = "The clocks struck, and nobody in the long street answered. " * 180
+"""10,620 characters."""
+
+
+def shown_parts(user: PageUser) -> list[str]:
+    """The text of each part of the open book, as it is shown."""
+    texts = []
+    for index in range(len(user.all("#part option"))):
+        show_part(user, index)
+        texts.append(user.find("text").get_attribute("value"))
+    return texts
+
+
+def show_part(user: PageUser, index: int) -> None:
+    script = "arguments[0].value = arguments[1]; arguments[0].dispatchEvent(new Event('change'))"
+    user.run(script, user.find("part"), str(index))
+
+
+def paste(user: PageUser, text: str) -> None:
+    """Put a text in the place of the selection, as a paste does."""
+    user.run(
+        """document.getElementById("text").focus();
+        document.getElementById("text").dispatchEvent(new ClipboardEvent("paste", { bubbles: true }));
+        document.execCommand("insertText", false, arguments[0]);""",
+        text,
+    )
+
+
+def test_a_pasted_text_of_any_length_is_divided_and_no_word_is_lost(user: PageUser):
+    user.run("document.getElementById('text').select()")
+    paste(user, PASTED)
+    user.wait(lambda: user.find("book").is_displayed())
+    parts = shown_parts(user)
+    assert len(parts) == 3 and all(len(part) <= 4096 for part in parts)
+    assert " ".join(parts).split() == PASTED.split() and "3 parts" in user.status
+
+
+def test_a_long_text_pasted_into_a_book_goes_into_its_part(user: PageUser):
+    user.drop("editor", "a.txt", b"Chapter 1\n\nA day.\n\nChapter 2\n\nB.")
+    user.wait(lambda: len(user.all("#part option")) == 2)
+    show_part(user, 1)
+    user.run("document.getElementById('text').setSelectionRange(1e6, 1e6)")
+    paste(user, " " + PASTED)
+    user.wait(lambda: len(user.all("#part option")) > 2)
+    parts = shown_parts(user)
+    assert parts[0] == "Chapter 1\n\nA day." and parts[1].startswith("Chapter 2\n\nB.")
+    assert " ".join(parts[1:]).split() == ["Chapter", "2", "B.", *PASTED.split()]
+
+
+def test_another_text_in_the_place_of_all_closes_the_book(user: PageUser):
+    user.drop("editor", "book.epub", epub())
+    user.wait(lambda: user.find("book").is_displayed())
+    user.run("document.getElementById('text').select()")
+    paste(user, "Another text.")
+    assert not user.find("book").is_displayed()
+    assert user.find("text").get_attribute("value") == "Another text."
+
+
+def test_a_whole_book_is_spoken_and_downloaded_as_one_file(user: PageUser, downloads: Path):
+    user.drop("editor", "book.epub", epub())
+    user.wait(lambda: user.find("book").is_displayed())
+    user.run("document.getElementById('text').setSelectionRange(1e6, 1e6)")
+    user.find("text").send_keys(" An added word.")
+    show_part(user, 1)
+    user.press("#speak-all")
+    user.wait(lambda: user.find("part").get_attribute("value") == "0")
+    user.wait(lambda: user.find("part").get_attribute("value") == "1")  # the page is turned
+    user.wait_until_generated()
+    assert "A Small Book, 2 parts" in user.all("#takes .about")[0].text
+    for label in ("WAV", "SRT", "MP3"):
+        user.button(label).click()
+    wav, srt = read(downloaded(downloads, "wav", "a-small-book")), downloaded(downloads, "srt", "a-small-book")
+    assert abs(read(downloaded(downloads, "mp3", "a-small-book")).seconds - wav.seconds) < 0.3
+    captions = re.sub(r"\s+", " ", re.sub(r"\d+\n[\d:,]+ --> [\d:,]+\n", "", srt.read_text()))
+    assert captions.index("striking") < captions.index("added") < captions.index("answered")
+    last_end = [
+        float(m) for m in re.findall(r"--> 00:00:(\d+,\d+)".replace(",", "."), srt.read_text().replace(",", "."))
+    ]
+    assert wav.seconds / 2 < last_end[-1] <= wav.seconds
+
+
+def test_a_part_that_cannot_be_spoken_is_passed_over_in_a_book(user: PageUser):
+    user.drop("editor", "a.txt", b"Chapter 1\n\nA day.\n\nChapter 2\n\nB.\n\nChapter 3\n\nC.")
+    user.wait(lambda: len(user.all("#part option")) == 3)
+    show_part(user, 1)
+    user.type("text", "***")
+    user.press("#speak-all")
+    user.wait_until_generated()
+    assert user.all("#takes p.warning")[0].text.startswith("Chapter 2: ")
+    assert "cut off" not in user.all("#takes .about")[0].text
+
+
+def test_a_flawed_sentence_can_be_said_again(browser, tmp_path: Path, downloads: Path):
+    is_flawed = threading.Event()
+    is_flawed.set()
+
+    def second_is_silent(attempt: int, prompt: ScriptedPrompt) -> ScriptedTake:
+        if "dog" in prompt.text:
+            return ScriptedTake(25, SILENT if is_flawed.is_set() else LOUD)
+        return ScriptedTake(20)
+
+    settings = ServeSettings(voices_folder=tmp_path / "voices")
+    with live_server(scripted_synthesizer(second_is_silent), settings) as server:
+        user = PageUser(browser, server)
+        user.speak("the cat sat on the mat. the dog sat on the rug. the bird sat on the roof.")
+        assert len(user.all(".flaws button")) == 1
+        assert "the dog sat on the rug" in user.all(".flaws .warning")[0].text
+        length = float(user.all("#takes input")[0].get_attribute("max"))
+        user.press(".flaws button")
+        user.wait(lambda: user.all(".flaws button:enabled"))
+        assert len(user.all(".flaws button")) == 1, "it is flawed again"
+        is_flawed.clear()
+        user.press(".flaws button")
+        user.wait(lambda: not user.all(".flaws button"))
+        user.button("WAV").click()
+        heard = read(downloaded(downloads, "wav", "the-cat-sat-on"))
+        assert heard.seconds == pytest.approx(length, abs=0.5)
+        window = heard.samples[: len(heard.samples) // 20 * 20].reshape(20, -1)
+        assert (np.abs(window).max(axis=1) > 0.05).mean() > 0.8, "no sentence is silent"
+        browser.get("about:blank")
+
+
+class BelowAPath:
+    """Passes on what is below /tts/, without this, as a proxy does; it has nothing at other addresses."""
+
+    def __init__(self, app) -> None:
+        self.app = app
+
+    async def __call__(self, scope, receive, send) -> None:
+        if scope["type"] == "http":
+            inside = scope["path"].startswith("/tts/")
+            scope = scope | {"path": scope["path"].removeprefix("/tts") if inside else "/nothing"}
+        await self.app(scope, receive, send)
+
+
+def test_the_page_works_below_a_path_of_a_proxy(browser, tmp_path: Path):
+    app = create_app(scripted_synthesizer(good), ServeSettings(voices_folder=tmp_path / "voices"))
+
+    app.add_middleware(BelowAPath)
+    with Server(app, "127.0.0.1", 0) as server:
+        thread = threading.Thread(target=server.serve)
+        thread.start()
+        wait_until(lambda: server.server.started or not thread.is_alive())
+        try:
+            user = PageUser(browser, LiveServer(server.address.rstrip("/"), app.state.service), "/tts/")
+            user.speak("the cat sat on the mat.")
+            assert f"{server.address}tts/v1/audio/speech" in user.find("curl").get_attribute("textContent")
+            user.find("record").click()
+            user.wait(lambda: user.find("time").text != "")
+            user.find("record").click()
+            user.wait(lambda: user.find("recordings").is_displayed())
+            assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
+            browser.get("about:blank")
+        finally:
+            server.stop()
+            thread.join(timeout=20)
+            app.state.service.close()
+
+
 def test_a_dropped_file_that_is_no_text_is_refused_and_the_text_stays(user: PageUser):
     user.type("text", "It stays.")
     user.drop("editor", "photo.png", b"\x89PNG\r\n\x1a\n\0\0\0\0")
@@ -354,7 +503,7 @@ def record(user: PageUser, seconds: float) -> None:
     user.wait(lambda: user.find("time").text != "" and float(user.find("level").get_attribute("value")) > 0.02)
     time.sleep(seconds)
     user.find("record").click()
-    user.wait(lambda: user.find("preview").is_displayed())
+    user.wait(lambda: user.find("recordings").is_displayed())
 
 
 def clone(user: PageUser, name: str) -> None:
@@ -391,7 +540,7 @@ def test_a_recording_with_its_own_words_is_a_deep_clone(user: PageUser, server: 
     words = "The ship left the harbor at dawn."
     samples = server.service.synthesizer.speak(words, "kal").samples
     user.drop("clone-form", "kal.wav", as_wav(samples, tmp_path / "kal.wav"))
-    user.wait(lambda: user.find("preview").is_displayed())
+    user.wait(lambda: user.find("recordings").is_displayed())
     user.press("#deep")
     user.type("transcript", words)
     clone(user, "Anna")
@@ -410,7 +559,7 @@ def test_a_bad_recording_is_named_at_once(user: PageUser, tmp_path: Path):
 def test_a_file_that_is_no_recording_is_refused(user: PageUser):
     user.drop("clone-form", "notes.txt", b"The clocks were striking.")
     user.wait(lambda: user.status.startswith("notes.txt: expected a recording"))
-    assert not user.find("preview").is_displayed()
+    assert not user.find("recordings").is_displayed()
 
 
 def test_deleting_a_voice_can_be_undone(user: PageUser, server: LiveServer, amiable: Waveform, tmp_path: Path):
@@ -425,6 +574,60 @@ def test_deleting_a_voice_can_be_undone(user: PageUser, server: LiveServer, amia
     user.press_label("Delete Anna")
     user.browser.get("about:blank")  # it is deleted when the page is left
     user.wait(lambda: not uploaded(server))
+
+
+def test_a_voice_can_be_renamed_with_the_keyboard(
+    user: PageUser, server: LiveServer, amiable: Waveform, tmp_path: Path
+):
+    recording = {"audio_sample": as_wav(resample(amiable, RATE).samples, tmp_path / "anna.wav")}
+    address = f"{server.address}/v1/audio/voices"
+    voice = httpx.post(address, files=recording, data={"name": "Anna", "consent": "me"}, timeout=60).json()
+    user.open()
+    user.press(f"#voice-{voice['id']}")
+    for typed, name in (("Berta" + ESCAPE, "Anna"), ("ada" + ENTER, "Anna"), ("Zoë B." + ENTER, "Zoë B.")):
+        user.press_label("Rename Anna")
+        user.browser.switch_to.active_element.send_keys(typed)
+        if typed.startswith("ada"):
+            user.wait(lambda: "choose another one" in user.status)
+            user.press_label("Leave the name as it is")
+        user.wait(lambda name=name: user.all(f"[aria-label='Rename {name}']"))
+        assert [voice["name"] for voice in uploaded(server)] == [name]
+        assert user.run("return document.activeElement.ariaLabel") == f"Rename {name}"
+    assert user.find(f"voice-{voice['id']}").is_selected() and not user.all("[aria-label='Rename ada']")
+
+
+def test_several_recordings_make_one_voice(user: PageUser, server: LiveServer, tmp_path: Path):
+    speech = resample(read(SPOKEN_BY_THE_MICROPHONE), RATE).samples
+    wavs = [as_wav(samples, tmp_path / "a.wav") for samples in (0.9 * speech, speech[::-1].copy(), speech[: RATE // 2])]
+    for count, wav in enumerate(wavs, start=1):
+        user.drop("clone-form", "recording.wav", wav)
+        user.wait(lambda count=count: len(user.all("#recordings li")) == count)
+    assert user.find("advice").text.startswith("Too short")
+    user.press("#recordings li:last-child [aria-label='Remove this recording']")
+    assert len(user.all("#recordings li")) == 2
+    record(user, 3.0)
+    assert len(user.all("#recordings li")) == 3
+    user.press("#recordings li:nth-child(2) [aria-label='Remove this recording']")
+    user.run(
+        """window.sent = [];
+        const send = window.fetch;
+        window.fetch = (path, options) => {
+          if (options?.body instanceof FormData) window.sent.push(options.body.getAll("audio_sample").length);
+          return send(path, options);
+        };"""
+    )
+    clone(user, "Anna")
+    assert user.run("return window.sent") == [2] and not user.find("recordings").is_displayed()
+    [voice] = uploaded(server)
+    assert (voice["name"], voice["kind"]) == ("Anna", "shallow")
+
+
+def test_a_recording_with_a_fault_is_replaced_by_the_next(user: PageUser, tmp_path: Path):
+    speech = resample(read(SPOKEN_BY_THE_MICROPHONE), RATE).samples
+    for samples, said in ((speech[: RATE // 2], "Too short"), (0.9 * speech, "Good")):
+        user.drop("clone-form", "recording.wav", as_wav(samples, tmp_path / "recording.wav"))
+        user.wait(lambda said=said: user.find("advice").text.startswith(said))
+        assert len(user.all("#recordings li")) == 1
 
 
 def test_an_error_is_one_sentence(user: PageUser):

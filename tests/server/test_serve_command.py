@@ -151,6 +151,11 @@ def test_a_folder_that_cannot_keep_voices_is_refused_before_the_model_is_loaded(
         settings_of("--voices", str(tmp_path / folder))
 
 
+def test_own_voices_that_cannot_be_written_are_a_warning(settings_of, caplog: pytest.LogCaptureFixture):
+    assert settings_of(MARSTTS_VOICES="/dev/null/voices").voices_folder == Path("/dev/null/voices")
+    assert "no voice can be written there" in caplog.text and "none can be uploaded" in caplog.text
+
+
 def test_a_folder_for_voices_is_not_made_at_the_start(settings_of, tmp_path: Path):
     settings_of("--voices", str(tmp_path / "new" / "voices"))
     assert list(tmp_path.iterdir()) == []

@@ -43,7 +43,7 @@ for point in sys.stdin:
     else:
         store = VoiceStore(scripted_synthesizer(good), folder, ServeLimits())
         Killer(int(point)).install()
-        store.create("Second", recording, "", "Bob agreed.", ADMINISTRATOR)
+        store.create("Second", [recording], "", "Bob agreed.", ADMINISTRATOR)
         os._exit(0)
 """
 """Saves a voice once for each number it reads, and is killed at the operation on a file with that number."""

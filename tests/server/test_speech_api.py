@@ -19,7 +19,7 @@ from starlette.testclient import TestClient
 from marstts.server.app import create_app
 from marstts.server.settings import ServeLimits, ServeSettings
 from marstts.synthesis.synthesizer import Synthesizer
-from scripted import LOUD, SILENT, ScriptedTake, scripted_synthesizer
+from scripted import LOUD, SILENT, ScriptedPrompt, ScriptedTake, scripted_synthesizer
 
 pytestmark = pytest.mark.slow
 
@@ -307,3 +307,33 @@ def test_half_a_character_is_refused_in_a_sentence(client: TestClient, text: str
 def test_the_model_need_not_be_named(client: TestClient, synthesizer: Synthesizer, fields: dict[str, Any]):
     body = {"input": TEXT, "voice": "alloy", "response_format": "pcm", **fields}
     assert client.post(URL, json=body).content == expected_pcm(synthesizer)
+
+
+SENTENCES = "the cat sat on the mat. the dog sat on the rug. the bird sat on the roof."
+
+
+def test_events_name_the_sentence_that_is_flawed(settings: ServeSettings):
+    def second_is_silent(attempt: int, prompt: ScriptedPrompt) -> ScriptedTake:
+        return ScriptedTake(20, SILENT if "dog" in prompt.text else LOUD)
+
+    fields = speech(SENTENCES, response_format="pcm", stream_format="sse", sentences=True)
+    with TestClient(create_app(scripted_synthesizer(second_is_silent), settings)) as client:
+        events = events_of(client.post(URL, json=fields).text)[:-1]
+    assert [event["sentence_number"] for event in events if "sentence" in event] == [1, 2, 3]
+    assert {event["sentence_number"] for event in events if event.get("flawed")} == {2}
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_one_sentence_of_a_text_can_be_spoken_alone(client: TestClient, synthesizer: Synthesizer, number: int):
+    fields = speech(SENTENCES, response_format="pcm", stream_format="sse", sentences=True, sentence=number)
+    events = events_of(client.post(URL, json=fields).text)
+    [event] = events[:-1]
+    chunks = list(synthesizer.speak_in_order(SENTENCES, "ada"))
+    assert (event["sentence_number"], event["sentence"]) == (number, chunks[number - 1].text)
+    assert base64.b64decode(event["audio"]) == chunks[number - 1].pcm()
+
+
+def test_a_sentence_that_a_text_does_not_have_is_an_error(client: TestClient):
+    response = client.post(URL, json=speech(SENTENCES, sentence=4))
+    assert response.status_code == 400 and "no sentence 4" in response.json()["error"]["message"]
+    assert client.post(URL, json=speech(SENTENCES, sentence=0)).status_code == 400

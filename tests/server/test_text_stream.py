@@ -13,9 +13,11 @@ from pathlib import Path
 import pytest
 from api_server import TEXT, LiveServer, free_port, live_server, wait_until
 
+from marstts.audio import Waveform
 from marstts.server.api_errors import ApiError
 from marstts.server.settings import ServeSettings
 from marstts.server.text_stream import SentenceBuffer
+from marstts.synthesis.clone.voice_folder import VoiceFolder
 from marstts.synthesis.speech import pause_after
 from marstts.text.reading import read_text
 from scripted import good, scripted_synthesizer
@@ -138,6 +140,19 @@ def test_wyoming_describes_its_voices(server: LiveServer):
     [event] = exchange(server, [Describe().event()], "info")
     [program] = Info.from_event(event).tts
     assert program.supports_synthesize_streaming and {"ada", "alloy"} <= {voice.name for voice in program.voices}
+
+
+def test_wyoming_has_the_users_own_voices(reference: Waveform):
+    from wyoming.info import Describe, Info
+    from wyoming.tts import Synthesize, SynthesizeVoice
+
+    synthesizer = scripted_synthesizer(good)
+    with live_server(synthesizer, ServeSettings(wyoming_port=free_port())) as server:
+        VoiceFolder().add(synthesizer.clone(reference, name="me"))
+        [event] = exchange(server, [Describe().event()], "info")
+        assert "me" in {voice.name for voice in Info.from_event(event).tts[0].voices}
+        events = exchange(server, [Synthesize(text=TEXT, voice=SynthesizeVoice(name="me")).event()], "audio-stop")
+        assert "error" not in {event.type for event in events} and len(events) > 2
 
 
 def test_wyoming_speaks_a_text_and_ignores_unknown_events(server: LiveServer):

@@ -7,6 +7,7 @@ import io
 import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,10 @@ from marstts.server.api_errors import ApiError
 from marstts.server.app import create_app
 from marstts.server.callers import ADMINISTRATOR
 from marstts.server.settings import ServeLimits, ServeSettings
-from marstts.server.voice_store import OPENAI_VOICES, VoiceStore
-from marstts.synthesis.clone.voices import packaged_names
-from marstts.voice import Voice
+from marstts.server.voice_store import VoiceStore
+from marstts.synthesis.clone.packaged import OPENAI_VOICES, packaged_names
+from marstts.synthesis.clone.voice_folder import VoiceFolder
+from marstts.voice import Voice, average_voice
 
 pytestmark = pytest.mark.slow
 
@@ -69,8 +71,13 @@ def test_models_and_formats_may_be_named_in_any_case(client: TestClient):
     assert client.get("/v1/models/Scripted").status_code == 200
 
 
-def test_an_uploaded_voice_in_its_own_case_comes_before_others(client: TestClient, recording: bytes):
-    made = {name: upload(client, recording, name=name).json()["id"] for name in ("Ada", "Berta")}
+def test_an_uploaded_voice_in_its_own_case_comes_before_others(
+    client: TestClient, settings: ServeSettings, recording: bytes
+):
+    made = {name: upload(client, recording, name=name).json()["id"] for name in ("Anna", "Berta")}
+    path = settings.voices_folder / f"{made['Anna']}.voice"
+    replace(Voice.load(path), name="Ada").save(path)  # earlier versions gave voices such names
+    made["Ada"] = made.pop("Anna")
     voices = client.app.state.service.voices  # type: ignore[attr-defined]
     found = {name: voices.resolve(name, ADMINISTRATOR) for name in ("Ada", "ada", "ADA", "BERTA", "Berta", "ALLOY")}
     uploaded = {"Ada": made["Ada"], "BERTA": made["Berta"], "Berta": made["Berta"]}
@@ -255,7 +262,7 @@ def test_of_uploads_at_the_same_time_one_gets_the_name_and_the_last_place(
     def create(name: str) -> bool:
         ready.wait()
         try:
-            store.create(name, recording, "", CONSENT, ADMINISTRATOR)
+            store.create(name, [recording], "", CONSENT, ADMINISTRATOR)
         except ApiError:
             return False
         return True
@@ -270,7 +277,7 @@ def test_of_uploads_at_the_same_time_one_gets_the_name_and_the_last_place(
 def test_renaming_a_link_leaves_what_it_points_to(synthesizer, recording: bytes, tmp_path: Path, target: str):
     folder = tmp_path / "voices"
     store = VoiceStore(synthesizer, folder, ServeLimits())
-    voice, _warnings = store.create("Anna", recording, "", CONSENT, ADMINISTRATOR)
+    voice, _warnings = store.create("Anna", [recording], "", CONSENT, ADMINISTRATOR)
     link, original = folder / f"{voice.id}.voice", tmp_path / target
     original.parent.mkdir(exist_ok=True)
     link.rename(original)
@@ -279,3 +286,74 @@ def test_renaming_a_link_leaves_what_it_points_to(synthesizer, recording: bytes,
     assert store.rename(voice.id, "Berta", ADMINISTRATOR).name == Voice.load(link).name == "Berta"
     assert original.read_bytes() == before and not link.is_symlink()
     assert sorted(path for path in folder.rglob("*") if path != original) == [link]
+
+
+def upload_several(client: TestClient, recordings: list[bytes], **fields: Any):
+    files = [("audio_sample", (f"{number}.wav", content)) for number, content in enumerate(recordings)]
+    return client.post(URL, data={"name": "Anna", "consent": CONSENT} | fields, files=files)
+
+
+def test_a_voice_of_several_recordings_is_their_mean(
+    client: TestClient, settings: ServeSettings, recording: bytes, amiable: Waveform
+):
+    other = encode(amiable, ".wav")
+    voices = {}
+    for name, recordings in (("One", [recording]), ("Other", [other]), ("Both", [recording, other])):
+        response = upload_several(client, recordings, name=name, transcript=TRANSCRIPT if name == "Both" else "")
+        assert response.status_code == 200, response.text
+        voices[name] = Voice.load(settings.voices_folder / f"{response.json()['id']}.voice")
+    expected = average_voice([voices["One"], voices["Other"]])
+    for role, values in expected.embeddings.items():
+        assert voices["Both"].embeddings[role] == pytest.approx(values, abs=1e-6)
+        assert voices["Both"].embeddings[role] != pytest.approx(voices["One"].embeddings[role], abs=1e-6)
+    assert voices["Both"].prefix is not None and voices["Both"].reference == voices["One"].reference
+    assert client.post("/v1/audio/speech", json=speech(voice="Both")).status_code == 200
+
+
+def test_of_several_recordings_the_unusable_one_is_named(client: TestClient, recording: bytes, settings: ServeSettings):
+    response = upload_several(client, [recording, b"no recording", recording])
+    assert response.status_code == 400 and "recording 2: " in response.json()["error"]["message"]
+    assert not settings.voices_folder.exists()
+
+
+def test_recordings_of_an_upload_are_bounded_in_number_and_bytes(synthesizer, recording: bytes, tmp_path: Path):
+    limits = ServeLimits(recordings=2, upload_bytes=2 * len(recording))
+    with TestClient(create_app(synthesizer, ServeSettings(voices_folder=tmp_path, limits=limits))) as client:
+        assert upload_several(client, [recording] * 3).status_code in (400, 413)
+        assert upload_several(client, [b"x"] * 3).status_code == 400
+        assert upload_several(client, [recording, recording + b"x"]).status_code == 413
+        assert upload_several(client, [recording] * 2).status_code == 200
+
+
+def test_recordings_of_an_upload_are_bounded_in_seconds(synthesizer, recording: bytes, tmp_path: Path):
+    settings = ServeSettings(voices_folder=tmp_path, limits=ServeLimits(recordings_seconds=7.0))
+    with TestClient(create_app(synthesizer, settings)) as client:  # each has 3 s
+        refused = upload_several(client, [recording] * 3)
+        assert refused.status_code == 400 and "recording 3: " in refused.json()["error"]["message"]
+        assert upload_several(client, [recording] * 2).status_code == 200
+
+
+def test_what_the_commands_make_is_served_at_once_and_what_is_uploaded_is_theirs(
+    synthesizer, recording: bytes, reference: Waveform
+):
+    own = VoiceFolder()
+    with TestClient(create_app(synthesizer, ServeSettings()), raise_server_exceptions=False) as client:
+        own.add(synthesizer.clone(reference, name="me"))
+        assert client.get(URL).json()["voices"][-1]["name"] == "me"
+        assert client.post("/v1/audio/speech", json=speech(voice="me")).status_code == 200
+        assert client.post("/v1/audio/speech", json=speech("[voice:me] a cat")).status_code == 200
+        own.rename("me", "myself")
+        assert client.post("/v1/audio/speech", json=speech(voice="me")).status_code == 400
+        assert client.post("/v1/audio/speech", json=speech(voice="Myself")).status_code == 200
+        uploaded = upload(client, recording).json()["id"]
+        assert own.find("Anna").id == uploaded and synthesizer.open_voice("Anna").name == "Anna"
+        own.delete("Anna")
+        assert client.get(f"{URL}/{uploaded}").status_code == 404
+        assert upload(client, recording, name="MYSELF").status_code == 200, "case makes another name, as before"
+        assert upload(client, recording, name="myself").status_code == 400
+
+
+@pytest.mark.parametrize("name", ["ADA", "Alloy", "default", "narrator"])
+def test_names_with_a_meaning_of_their_own_are_refused(client: TestClient, recording: bytes, name: str):
+    error = upload(client, recording, name=name).json()["error"]
+    assert error["param"] == "name" and error["message"].startswith("name: ")

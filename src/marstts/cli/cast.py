@@ -6,22 +6,31 @@ The names `narrator` and `dialogue` give the voice of the text, and of what is s
 
 from __future__ import annotations
 
+import os
+import re
+from collections.abc import Iterable
 from dataclasses import fields
+from html import unescape
 from pathlib import Path
 
 from marstts.errors import ConfigError, VoiceError, did_you_mean
 from marstts.io.reading import printable_name, printable_text, read_text
-from marstts.synthesis.clone.voices import open_voice, packaged_name, packaged_names, voices_in
+from marstts.synthesis.clone.packaged import packaged_name, packaged_names
+from marstts.synthesis.clone.voice_folder import folded, own_voices
+from marstts.synthesis.clone.voices import open_voice, voices_in
 from marstts.synthesis.synthesizer import Synthesizer
-from marstts.text.segments import Pauses
+from marstts.text.segments import VOICE_MARK, Pauses
 from marstts.voice import Voice
 
 NARRATOR, DIALOGUE = "narrator", "dialogue"
 MAX_BYTES = 2**20
+NAMED = re.compile(rf"""{VOICE_MARK}|\bname\s?=\s?["'](?P<element>[^"'<>\n]{{1,80}})["']""")
+"""A mark `[voice:NAME]`, or the attribute of an element `<voice name="NAME">`."""
 
 
 def read_cast(path: Path) -> dict[str, str]:
-    """Names and voices of a cast file, TOML or plain; a voice is a packaged one's name, or a file beside the cast file.
+    """Names and voices of a cast file, TOML or plain; a voice is a packaged one's name, a file beside the cast file, or
+    the name of one of the user's own voices.
 
     Raises VoiceError for a line without a name and a voice, or a name that comes twice.
     """
@@ -36,9 +45,15 @@ def read_cast(path: Path) -> dict[str, str]:
             raise VoiceError(
                 f"{printable_name(path)}:{number}: {problem}, but came {printable_text(line.strip(), 80)!r}"
             )
-        is_file = voice not in packaged_names() and (path.parent / voice).exists()
-        cast[name] = str(path.parent / voice) if is_file or packaged_name(voice) is None else voice
+        cast[name] = voice if is_name(voice, path.parent) else str(path.parent / voice)
     return cast
+
+
+def is_name(voice: str, folder: Path) -> bool:
+    """Whether a cast names a packaged voice, or a name in any case, OpenAI's or the user's own, that no file has."""
+    if voice in packaged_names():
+        return True
+    return not os.path.exists(folder / voice) and (packaged_name(voice) is not None or voice in own_voices())
 
 
 def _unquoted(part: str) -> str:
@@ -67,6 +82,18 @@ def add_dialogue(synthesizer: Synthesizer, voices: dict[str, Voice], dialogue: s
         return known
     voices[dialogue] = open_voice(synthesizer, dialogue)
     return dialogue
+
+
+def add_own_voices(voices: dict[str, Voice], texts: Iterable[str]) -> None:
+    """Add those of the user's own voices that the marks and elements of texts name, by the names as written there.
+
+    Others are not added: an interrupted book goes on only with the same voices, and a new voice is none of its.
+    """
+    own, given = own_voices(), {folded(name) for name in voices}
+    marks = (mark for text in texts if own for mark in NAMED.finditer(text))
+    for name in dict.fromkeys((mark["voice"] or unescape(mark["element"] or "")).strip() for mark in marks):
+        if folded(name) not in given and name in own:
+            voices[name] = own[name]
 
 
 def read_pauses(stated: str | None) -> Pauses:

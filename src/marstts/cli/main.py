@@ -97,7 +97,7 @@ HELP = "--help"
 COMMANDS = {
     "speak": LazyCommand("speak", "speak", "Speak a text in the voice of a recording."),
     "text": LazyCommand("text", "text", "Print the sentences that will be spoken, and which rule read what."),
-    "voice": LazyCommand("voice", "app", "Create, list and inspect voices."),
+    "voice": LazyCommand("voice", "app", "Create, list, inspect, rename and delete voices."),
     "prepare": LazyCommand("prepare", "app", "Prepare a corpus for training.", extra="synthetic"),
     "tokenize": LazyCommand(
         "tokenize", "tokenize", "Encode a corpus into shards of codes and embeddings.", extra="train"

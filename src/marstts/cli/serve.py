@@ -25,8 +25,9 @@ from marstts.errors import ConfigError, check_installed
 from marstts.generation.engine import EngineKind
 from marstts.io.reading import describe_os_error, printable_name, read_text
 from marstts.server.certificate import Certificate
-from marstts.server.settings import DEFAULT_VOICES_FOLDER, ServeSettings
-from marstts.synthesis.clone.voices import VOICE_SUFFIX
+from marstts.server.settings import ServeSettings
+from marstts.synthesis.clone.packaged import VOICE_SUFFIX
+from marstts.synthesis.clone.voice_folder import own_folder
 from marstts.synthesis.loading import load
 from marstts.synthesis.synthesizer import Synthesizer
 
@@ -87,6 +88,12 @@ CorsOrigins = Annotated[
 Mcp = Annotated[
     bool, typer.Option("--mcp", help="Serve assistants by MCP over standard input and output, instead of HTTP.")
 ]
+VoicesFolder = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FOLDER", help="Folder of voices (default: your own, as in `marstts voice list`, or MARSTTS_VOICES)."
+    ),
+]
 UnloadAfter = Annotated[
     str | None,
     typer.Option(
@@ -113,7 +120,7 @@ def serve(
     ] = None,
     queue: Queue = DEFAULTS.queue,
     max_wait: MaxWait = DEFAULTS.max_wait_seconds,
-    voices: Annotated[Path, typer.Option(help="Folder of uploaded voices.")] = DEFAULT_VOICES_FOLDER,
+    voices: VoicesFolder = None,
     api_key: Annotated[
         list[str] | None,
         typer.Option(
@@ -135,7 +142,9 @@ def serve(
 ) -> None:
     """Serve OpenAI's speech API until interrupted."""
     check_installed(PACKAGES, "serve")
-    check_voices_folder(voices)
+    is_stated = voices is not None
+    voices = own_folder_with_hint() if voices is None else voices
+    check_voices_folder(voices, is_stated=is_stated)
     unload_seconds = read_duration(unload_after)
     if mcp:
         settings = ServeSettings(
@@ -175,6 +184,14 @@ def read_duration(stated: str | None) -> float | None:
     if not 0.0 < seconds <= MAX_IDLE_SECONDS:
         raise ConfigError(f"--unload-after {stated}: expected a time of at most 30 days, such as 10m, 90s or 1h")
     return seconds
+
+
+def own_folder_with_hint() -> Path:
+    """The folder of the user's own voices; a warning names the folder that earlier versions used, if it has any."""
+    earlier = Path("voices")
+    if any(earlier.glob("voice_*.voice")) or any(earlier.glob("*/voice_*.voice")):
+        log.warning("the folder 'voices' here has voices of an earlier server; --voices voices serves them")
+    return own_folder()
 
 
 def checked_settings(**fields: Any) -> ServeSettings:
@@ -246,8 +263,8 @@ def serve_mcp(open_model: OpenModel, settings: ServeSettings) -> None:
         mcp_server(service).run("stdio")
 
 
-def check_voices_folder(folder: Path) -> None:
-    """Raise ConfigError where no voice can be written, unless the folder has voices, which can be read.
+def check_voices_folder(folder: Path, *, is_stated: bool) -> None:
+    """Raise ConfigError where no voice can be written; a warning where the folder was not `is_stated` or has voices.
 
     Nothing is left behind: the folder is made with the first voice.
     """
@@ -258,7 +275,7 @@ def check_voices_folder(folder: Path) -> None:
         TemporaryDirectory(dir=parent, prefix=".marstts-").cleanup()
     except OSError as error:
         sentence = f"--voices {printable_name(folder)}: no voice can be written there: {describe_os_error(error)}"
-        if folder == DEFAULT_VOICES_FOLDER or any(folder.glob(f"**/*{VOICE_SUFFIX}")):
+        if not is_stated or any(folder.glob(f"**/*{VOICE_SUFFIX}")):
             log.warning(f"{sentence}; none can be uploaded")
             return
         raise ConfigError(f"{sentence}; name another folder") from error

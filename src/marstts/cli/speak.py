@@ -14,7 +14,7 @@ from pathlib import Path
 
 from marstts.cli import book, lines
 from marstts.cli import speak_options as options
-from marstts.cli.cast import NARRATOR, add_dialogue, open_cast, read_pauses
+from marstts.cli.cast import NARRATOR, add_dialogue, add_own_voices, open_cast, read_pauses
 from marstts.cli.choices import Choices
 from marstts.cli.kept_sentences import finish, forget, read_list, speak_kept, words_of
 from marstts.cli.speak_input import check_options, choose_book, choose_text, choose_voice
@@ -74,7 +74,10 @@ def speak(
     opened = load(model, engine)
     synthesizer = replace(opened.as_in_paper() if paper else opened, lexicon=pronunciations)
     named = open_cast(synthesizer, cast, voices)
-    speaker = choose_voice(synthesizer, reference, transcript, voice or named.get(NARRATOR))
+    speaker = choose_voice(
+        synthesizer, reference, transcript, named.get(NARRATOR) if voice is None else named.get(voice, voice)
+    )
+    add_own_voices(named, [spoken] if read is None else [part.spoken for part in parts])
     if words is not None:
         synthesizer.check_word_times(speaker)
     choices = Choices(

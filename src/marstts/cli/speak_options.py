@@ -26,7 +26,7 @@ VoiceName = Annotated[
     str | None,
     typer.Option(
         metavar="NAME_OR_FILE",
-        help="A voice of `marstts voice list`, a file of `marstts voice create`, or a recording.",
+        help="A voice of `marstts voice list` or --voices, a voice file, or a recording.",
     ),
 ]
 Voices = Annotated[

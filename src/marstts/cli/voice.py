@@ -1,11 +1,12 @@
-"""`marstts voice`: create, list and inspect voices.
+"""`marstts voice`: create, list, inspect, rename and delete voices.
 
-Upstream: the shell.  Downstream: `synthesis.clone`, `synthesis.clone.voices`, voice files.
+Upstream: the shell.  Downstream: `synthesis.clone`, voice files; `synthesis.clone.voice_folder` has the user's own.
 """
 
 from __future__ import annotations
 
 import json
+from datetime import date
 from pathlib import Path
 from typing import Annotated
 
@@ -14,11 +15,16 @@ import typer
 from marstts.cli.terminal import check_not_read, check_utf8, print_prefix, printed_warnings
 from marstts.errors import VoiceError
 from marstts.io.reading import printable_name, printable_text
-from marstts.synthesis.clone.voices import voice_table
+from marstts.synthesis.clone.packaged import packaged_names, voice_table
+from marstts.synthesis.clone.voice_folder import KeptVoice, own_voices
+from marstts.synthesis.clone.voices import find_voice
 from marstts.synthesis.loading import load
 from marstts.voice import Voice
 
-app = typer.Typer(help="Create, list and inspect voices.", no_args_is_help=True)
+MAX_CONSENT = 60
+"""Characters of a consent note in a list."""
+
+app = typer.Typer(help="Create, list, inspect, rename and delete voices.", no_args_is_help=True)
 
 
 @app.command()
@@ -30,7 +36,12 @@ def create(
         ),
     ],
     name: Annotated[str, typer.Option(help="The voice's name.")],
-    output: Annotated[str, typer.Option(metavar="NAME.voice", help="The file to write.")],
+    output: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME.voice", help="A file to write, instead of keeping the voice with your own under its name."
+        ),
+    ] = None,
     transcript: Annotated[
         str | None, typer.Option(metavar="TEXT", help="The words of the first recording: makes the clone deep.")
     ] = None,
@@ -43,37 +54,49 @@ def create(
         typer.Option(help="Keep the first recording in the file, so that other models can clone it again."),
     ] = True,
 ) -> None:
-    """Clone the voice of one or more recordings and write it to a file."""
+    """Clone the voice of one or more recordings and keep it, so that --voice NAME speaks in it everywhere."""
     check_utf8(name=name, transcript=transcript, consent=consent)
-    if not Path(output).parent.is_dir():
+    if output is None:
+        own_voices().check_free(name)
+    elif not Path(output).parent.is_dir():
         raise VoiceError(f"{printable_name(output)}: there is no folder {printable_name(Path(output).parent)}")
     check_not_read([output], *references)
     with printed_warnings():
         synthesizer = load(model)
         voice = synthesizer.clone([*references], transcript, name=name, consent=consent, keep_reference=keep_reference)
     print_prefix(voice, synthesizer.codec.spec.patch_rate)
-    voice.save(Path(output))
-    typer.echo(f"{printable_name(output)}: {describe_depth(voice)}")
+    if output is None:
+        own_voices().add(voice)
+    else:
+        voice.save(Path(output))
+    typer.echo(f"{printable_name(output or name)}: {describe_depth(voice)}")
 
 
 @app.command("list")
 def list_voices(
     json_output: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """List the voices in the package."""
-    table = voice_table()
+    """List the voices in the package, and your own."""
+    table, own = voice_table(), own_voices().entries()
     if json_output:
-        typer.echo(json.dumps([entry.model_dump() for entry in table.voices], ensure_ascii=False, indent=2))
+        rows = [*(entry.model_dump() for entry in table.voices), *map(own_row, own)]
+        typer.echo(json.dumps(rows, ensure_ascii=False, indent=2))
         return
     for entry in table.voices:
         mark = " (default)" if entry.name == table.default else ""
         typer.echo(f"{entry.name + mark:20} {entry.description}; {entry.license}")
+    for row in map(own_row, own):
+        typer.echo(f"{printable_text(row['name']):20} {row['description']}")
 
 
 @app.command()
-def show(file: Annotated[str, typer.Argument(metavar="FILE", help="A voice file.")]) -> None:
-    """Print the contents of a voice file."""
-    voice = Voice.load(Path(file))
+def show(
+    voice_name: Annotated[
+        str, typer.Argument(metavar="NAME_OR_FILE", help="A voice of `marstts voice list`, or a voice file.")
+    ],
+) -> None:
+    """Print the contents of a voice."""
+    voice = Voice.load(find_voice(voice_name))
     rows = {
         "name": voice.name,
         "kind": describe_depth(voice),
@@ -88,6 +111,53 @@ def show(file: Annotated[str, typer.Argument(metavar="FILE", help="A voice file.
     }
     for label, value in rows.items():
         typer.echo(f"{printable_text(label) + ':':15}{printable_text(value)}")
+
+
+@app.command()
+def rename(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="One of your own voices.")],
+    new_name: Annotated[str, typer.Argument(metavar="NEW_NAME", help="Its new name.")],
+) -> None:
+    """Rename one of your own voices."""
+    check_utf8(name=name, new_name=new_name)
+    check_own(name)
+    renamed = own_voices().rename(name, new_name)
+    typer.echo(f"{printable_text(name)} is now {printable_text(renamed.name)}")
+
+
+@app.command()
+def delete(
+    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Your own voices to delete.")],
+) -> None:
+    """Delete one or more of your own voices, with the recordings that they keep."""
+    check_utf8(**{f"name {number}": name for number, name in enumerate(names, 1)})
+    chosen = list(dict.fromkeys(names))
+    for name in chosen:
+        check_own(name)
+    for name in chosen:
+        typer.echo(f"deleted {printable_text(own_voices().delete(name).name)}")
+
+
+def check_own(name: str) -> None:
+    """Raise an error unless this is one of the user's own voices."""
+    if name in packaged_names():
+        raise VoiceError(f"{name}: a packaged voice can be neither renamed nor deleted; these are for your own voices")
+    own_voices().require(name)
+
+
+def own_row(voice: KeptVoice) -> dict[str, str]:
+    """One of the user's own voices as it is listed."""
+    made = date.fromtimestamp(voice.created_at).isoformat()
+    consent = f"; consent: {printable_text(voice.consent, MAX_CONSENT)}" if voice.consent else ""
+    return {
+        "name": voice.name,
+        "description": f"your own, {voice.kind}, of {made}{consent}",
+        "license": "",
+        "source": "a recording",
+        "id": voice.id,
+        "kind": voice.kind,
+        "consent": voice.consent,
+    }
 
 
 def describe_depth(voice: Voice) -> str:

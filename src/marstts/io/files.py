@@ -14,6 +14,7 @@ import os
 import shutil
 import stat
 import sys
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -289,3 +290,25 @@ def lock_folder(folder: Path | str, kind: type[MarsError] = FileError) -> Iterat
         yield
     finally:
         lock.release()
+
+
+@contextmanager
+def hold_folder(folder: Path, seconds: float, kind: type[MarsError] = FileError) -> Iterator[None]:
+    """Keep other processes that hold this folder waiting while the body runs; leaves no file behind.
+
+    Raises `kind` where another one holds it for `seconds`. Nothing waits where folders cannot be locked, as on Windows.
+    """
+    if fcntl is None:
+        yield
+        return
+    with os_errors(folder, "be locked", kind):
+        descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        deadline = time.monotonic() + seconds
+        while not _lock(descriptor):
+            if time.monotonic() > deadline:
+                raise kind(f"{printable_name(folder)}: another process is changing this folder; try again")
+            time.sleep(0.01)
+        yield
+    finally:
+        os.close(descriptor)

@@ -82,7 +82,7 @@ def digest(key: str) -> bytes:
 def owners(voices: Path) -> list[str]:
     """All owners who have a folder in the folder of voices; the shared one is first."""
     try:
-        folders = sorted(path.name for path in voices.iterdir() if path.is_dir())
+        folders = sorted(path.name for path in voices.iterdir() if OWNER.fullmatch(path.name) and path.is_dir())
     except OSError:  # there is none yet, or it cannot be read
         folders = []
-    return [SHARED, *(name for name in folders if OWNER.fullmatch(name))]
+    return [SHARED, *folders]

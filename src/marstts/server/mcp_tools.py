@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -26,6 +26,7 @@ from marstts.server.callers import ADMINISTRATOR
 from marstts.server.encoders import AudioFormat
 from marstts.server.schemas import SpeechBody
 from marstts.server.service import SpeechService
+from marstts.server.settings import ServeLimits
 
 INSTRUCTIONS = "Speaks English text in packaged and cloned voices. Clone a voice only with its speaker's consent."
 SUFFIXES = ", ".join(f".{audio_format.value}" for audio_format in AudioFormat)
@@ -35,10 +36,13 @@ Speed = Annotated[float, Field(ge=0.25, le=4.0, description="1 is the usual spee
 OutputFile = Annotated[
     str, Field(description=f"Path of a new file for the audio ({SUFFIXES}); without it, the audio is in the answer.")
 ]
-Recording = Annotated[str, Field(description="Path of a recording of 1 to 60 s.")]
+Recording = Annotated[
+    str | list[str],
+    Field(description="Path of a recording of 1 to 60 s, or a list of paths of several, all of one speaker."),
+]
 Consent = Annotated[str, Field(description="Who agreed that this voice is cloned, and how.")]
 Transcript = Annotated[
-    str, Field(description="The words of the recording, if they are known: the clone is then closer.")
+    str, Field(description="The words of the (first) recording, if they are known: the clone is then closer.")
 ]
 
 
@@ -75,12 +79,23 @@ def mcp_server(service: SpeechService) -> MCPServer:
     async def clone_voice(name: str, recording: Recording, consent: Consent, transcript: Transcript = "") -> str:
         """Clone the voice of a recording, with the consent of its speaker, and keep it under a name."""
         with tool_errors():
-            path, limit = path_of(recording), service.settings.limits.upload_bytes
-            content = await asyncio.to_thread(read_regular_file, path, limit, AudioError)
-            voice, warnings = await service.upload(name, content, transcript, consent, ADMINISTRATOR)
+            paths = [recording] if isinstance(recording, str) else recording
+            contents = await asyncio.to_thread(read_recordings, paths, service.settings.limits)
+            voice, warnings = await service.upload(name, contents, transcript, consent, ADMINISTRATOR)
         return "; ".join([f"The voice {voice.name!r} can speak now", *warnings])
 
     return server
+
+
+def read_recordings(paths: Sequence[str], limits: ServeLimits) -> list[bytes]:
+    """The bytes of recordings; AudioError where there is none, or more of them or of their bytes than of an upload."""
+    if not 1 <= len(paths) <= limits.recordings:
+        raise AudioError(f"recording: expected 1 to {limits.recordings} paths, but came {len(paths)}")
+    contents: list[bytes] = []
+    for path in paths:
+        room = limits.upload_bytes - sum(map(len, contents))
+        contents.append(read_regular_file(path_of(path), room, AudioError))
+    return contents
 
 
 def path_of(name: str) -> Path:

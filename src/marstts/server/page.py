@@ -10,9 +10,11 @@ import io
 import time
 from collections.abc import Iterator
 from importlib.resources import files
+from importlib.util import find_spec
 from pathlib import Path, PurePath
 from tempfile import TemporaryDirectory
 
+import numpy as np
 from fastapi import FastAPI
 from pydantic import BaseModel, Field
 from starlette.concurrency import run_in_threadpool
@@ -24,6 +26,7 @@ from marstts.errors import DataError
 from marstts.io.reading import printable_text
 from marstts.server.api_errors import ApiError, storage_error
 from marstts.server.callers import caller_of
+from marstts.server.encoders import API_RATE, AudioFormat, EncodedStream
 from marstts.server.schemas import as_json, read_body
 from marstts.server.service import SpeechService
 from marstts.server.voices_api import read_upload
@@ -79,7 +82,7 @@ def add_file(app: FastAPI, path: str, name: str) -> None:
 
 
 def add_requests(app: FastAPI, service: SpeechService) -> None:
-    """Add what the page asks: readings, the parts of a file, and whether a transcript fits."""
+    """Add what the page asks: readings, the parts of a file, MP3 of samples, and whether a transcript fits."""
     limits = service.settings.limits
 
     @app.post("/v1/text/readings", include_in_schema=False)
@@ -96,7 +99,18 @@ def add_requests(app: FastAPI, service: SpeechService) -> None:
         content, fields = await read_upload(request, "file", limits.upload_bytes)
         name = printable_text(fields.get("name", ""), MAX_NAME_CHARACTERS) or "the file"
         return as_json(
-            await service.read_book(caller_of(request), lambda: parts_of(content, name, limits.input_characters))
+            await service.run_without_model(
+                caller_of(request), lambda: parts_of(content, name, limits.input_characters)
+            )
+        )
+
+    @app.post("/v1/audio/mp3", include_in_schema=False)
+    async def mp3(request: Request) -> Response:
+        """Encode 24 kHz, 16-bit mono samples as MP3, so that what was heard is kept without being spoken again."""
+        content, _ = await read_upload(request, "samples", limits.upload_bytes)
+        return Response(
+            await service.run_without_model(caller_of(request), lambda: mp3_of(content)),
+            media_type=AudioFormat.MP3.media_type,
         )
 
     @app.post("/v1/audio/transcript_check", include_in_schema=False)
@@ -156,7 +170,7 @@ def divided(book: Book, file_name: str, name: str, max_characters: int) -> dict[
     started, parts = time.thread_time(), []
     for chapter in book:
         title = chapter.title if chapter.title != file_name else name
-        heading = f"{title}\n\n" if len(book.chapters) > 1 else ""
+        heading = f"{title}\n\n" if chapter.is_titled else ""
         pieces = []
         for piece in cut(heading + chapter.text, max_characters):
             pieces.append(piece)
@@ -191,6 +205,15 @@ def sentences_of(paragraph: str, max_characters: int) -> Iterator[str]:
             end = max(paragraph.rfind(" ", place, end), paragraph.rfind("\n", place, end)) + 1 or end
         yield from split_sentences(paragraph[place:end], max_characters)
         place = end
+
+
+def mp3_of(pcm: bytes) -> bytes:
+    """Samples (16 bit, little-endian, of `API_RATE`) as MP3 frames without a header: files that follow are appended."""
+    if not pcm or len(pcm) % 2:
+        raise ApiError(400, "samples: expected 16-bit samples, at least one.", param="samples")
+    samples = np.frombuffer(pcm, "<i2").astype(np.float32) / np.float32(32767.0)
+    stream = EncodedStream(AudioFormat.MP3, API_RATE, 1.0, whole=find_spec("av") is None)
+    return stream.push(samples) + stream.finish()
 
 
 def recording_has_words(synthesizer: Synthesizer, recording: bytes, transcript: str, max_seconds: float) -> bool:

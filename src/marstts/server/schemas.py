@@ -63,7 +63,10 @@ class SpeechBody(BaseModel):
     """Not OpenAI's: false asks for a whole file, whose header holds its length."""
 
     sentences: bool = False
-    """Not OpenAI's: events name each sentence with its first audio."""
+    """Not OpenAI's: events name each sentence with its first audio, and give its number and whether it is flawed."""
+
+    sentence: int | None = Field(None, ge=1)
+    """Not OpenAI's: speak only the sentence of this number, whole, so that a flawed take is sampled again."""
 
     words: bool = False
     """Not OpenAI's: events name words and their times, where the model has them."""

@@ -29,6 +29,7 @@ from marstts.server.settings import ServeSettings
 from marstts.server.speech_job import FilePiece, JobEnded, JobScheduler, JobSpec, SharedBatch, SpeechJob, make_pieces
 from marstts.server.uploads import UploadQueue
 from marstts.server.voice_store import CallersVoices, StoredVoice, VoiceStore
+from marstts.synthesis.clone.voice_folder import own_folder
 from marstts.synthesis.synthesizer import Synthesizer
 
 log = logging.getLogger(__name__)
@@ -85,7 +86,7 @@ class SpeechService:
         self.settings = settings
         self.model_name, self.model_label = synthesizer.name, synthesizer.label
         self.lexicon = synthesizer.lexicon
-        self.voices = VoiceStore(synthesizer, settings.voices_folder, settings.limits)
+        self.voices = VoiceStore(synthesizer, settings.voices_folder or own_folder(), settings.limits)
         places = settings.listeners or settings.capacity
         throughput = Throughput(estimate=max(FIRST_ESTIMATE, (settings.listeners or 0.0) / MAX_LOAD))
         self.admission = Admission(places, settings.queue, settings.max_wait_seconds, throughput)
@@ -204,17 +205,17 @@ class SpeechService:
         return await asyncio.get_running_loop().run_in_executor(self._reading, measure_text, self.synthesizer, text)
 
     async def upload(
-        self, name: str, recording: bytes, transcript: str, consent: str, caller: Caller
+        self, name: str, recordings: Sequence[bytes], transcript: str, consent: str, caller: Caller
     ) -> tuple[StoredVoice, list[str]]:
-        """Clone a recording on the thread for uploads, and keep the voice -> the voice, and warnings."""
-        return await self.run_upload(caller, lambda: self.voices.create(name, recording, transcript, consent, caller))
+        """Clone recordings of one speaker on the thread for uploads, and keep the voice -> the voice, and warnings."""
+        return await self.run_upload(caller, lambda: self.voices.create(name, recordings, transcript, consent, caller))
 
     async def run_upload(self, caller: Caller, work: Callable[[], T]) -> T:
         """Run work on a caller's recording on the thread for uploads; ApiError 429 where too many wait for it."""
         return await self._uploads.run(caller.name, lambda: self._with_model(work))
 
-    async def read_book(self, caller: Caller, work: Callable[[], T]) -> T:
-        """Run work on a caller's book, which delays no recordings; ApiError 429 where too many wait for it."""
+    async def run_without_model(self, caller: Caller, work: Callable[[], T]) -> T:
+        """Run work on a caller's book or audio, which delays no recordings; ApiError 429 where too many wait for it."""
         try:
             return await self._books.run(caller.name, work)
         finally:

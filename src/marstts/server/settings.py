@@ -11,8 +11,6 @@ from pydantic import Field, model_validator
 
 from marstts.io.config import Config
 
-DEFAULT_VOICES_FOLDER = Path("voices")
-
 
 class ServeLimits(Config):
     """Bounds on requests. They are published in docs/serving.md."""
@@ -34,6 +32,12 @@ class ServeLimits(Config):
 
     upload_seconds: float = Field(60.0, gt=0.0)
     """Longest recording, decoded."""
+
+    recordings: int = Field(20, ge=1)
+    """Recordings of one speaker in an upload; they count together as `upload_bytes`."""
+
+    recordings_seconds: float = Field(180.0, gt=0.0)
+    """Recordings of an upload together, decoded: each second of them keeps other uploads waiting."""
 
     transcript_characters: int = Field(400, ge=1)
     """Longest transcript of an uploaded recording."""
@@ -84,8 +88,8 @@ class ServeSettings(Config):
     wyoming_host: str = "127.0.0.1"
     """Address for Wyoming, which has no keys."""
 
-    voices_folder: Path = DEFAULT_VOICES_FOLDER
-    """Folder of uploaded voices; it is created with the first voice."""
+    voices_folder: Path | None = None
+    """Folder of voices, which is created with the first one; None is that of the user's own voices."""
 
     api_keys: tuple[str, ...] = ()
     """Keys of callers, each with its own voices; without any, requests need no key."""

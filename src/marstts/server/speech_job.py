@@ -22,12 +22,14 @@ from typing import Any
 
 import numpy as np
 
+from marstts.errors import TextError
 from marstts.generation.engine import can_start_concurrently
 from marstts.generation.request import Request, RequestState
 from marstts.generation.scheduler import AsyncScheduler, Event, Needed
 from marstts.server.encoders import EncodedStream
 from marstts.server.listener import FIRST_AUDIO_SECONDS, Crowd, Listener, PriorityGate
 from marstts.server.schemas import SpeechBody, StreamFormat
+from marstts.synthesis.speech import Chunk
 from marstts.synthesis.synthesizer import Synthesizer
 from marstts.synthesis.words.word_times import Word
 from marstts.voice import Voice
@@ -161,6 +163,12 @@ class FilePiece:
     sentence: str | None = None
     """The sentence that begins with this piece."""
 
+    number: int = 0
+    """Number of the sentence that the piece belongs to, from 1; 0 for none."""
+
+    is_flawed: bool = False
+    """Whether the sentence ends with this piece and its take is flawed."""
+
     words: tuple[Word, ...] = ()
     """Words that were finished since the last piece, in seconds of the file."""
 
@@ -175,7 +183,14 @@ class FilePiece:
         warnings = [warning for warning in (earlier.warning, self.warning) if warning]
         sentence = earlier.sentence or self.sentence
         words = earlier.words + self.words
-        return FilePiece(self.content, warning="; ".join(warnings) or None, sentence=sentence, words=words)
+        return FilePiece(
+            self.content,
+            warning="; ".join(warnings) or None,
+            sentence=sentence,
+            number=earlier.number or self.number,
+            is_flawed=earlier.is_flawed or self.is_flawed,
+            words=words,
+        )
 
 
 def make_pieces(
@@ -186,6 +201,12 @@ def make_pieces(
     body, voice = spec.body, spec.open_voice()
     how: dict[str, Any] = {"seed": body.seed, "scheduler": scheduler, "voices": spec.voices, "dialogue": body.dialogue}
     encoded = EncodedStream(body.response_format, rate, body.speed, whole=not body.stream)
+    if body.sentence is not None:
+        chunk = one_sentence(synthesizer, body, voice, how)
+        listener.sent(chunk.seconds / body.speed)
+        piece = piece_of(chunk, body, is_first=True)
+        yield replace(piece, content=encoded.push(chunk.samples) + encoded.finish())
+        return
     if not body.stream:
         speech = synthesizer.speak(body.input, voice, **how)
         content = encoded.push(speech.samples) + encoded.finish()
@@ -198,16 +219,38 @@ def make_pieces(
     with closing(synthesizer.stream(body.input, voice, config=listener, **how)) as chunks:
         for chunk in chunks:
             dry_seconds = listener.sent(chunk.seconds / body.speed)
-            num_tokens = 0 if chunk.take is None else sum(len(codes) for codes in chunk.take.codes)
-            sentence = chunk.text if body.sentences and chunk.sentence > named else None
+            piece = replace(piece_of(chunk, body, is_first=chunk.sentence > named), dry_seconds=dry_seconds)
             named = chunk.sentence
-            words = tuple(word.scaled(1.0 / body.speed) for word in chunk.words) if body.words else ()
-            num_retries = 0 if chunk.take is None else chunk.take.attempts - 1
-            piece = FilePiece(b"", chunk.seconds, num_tokens, chunk.warning, sentence, words, num_retries, dry_seconds)
             parts = np.split(chunk.samples, range(size, len(chunk.samples), size))  # a chunk may end with a long pause
             for number, samples in enumerate(parts, start=1):
                 content = encoded.push(samples) + (encoded.finish() if chunk.is_last and number == len(parts) else b"")
                 yield replace(piece, content=content) if number == 1 else FilePiece(content)
+
+
+def one_sentence(synthesizer: Synthesizer, body: SpeechBody, voice: Voice, how: dict[str, Any]) -> Chunk:
+    """Speak one sentence of a text; TextError where the text has fewer."""
+    assert body.sentence is not None
+    with closing(synthesizer.speak_in_order(body.input, voice, start=body.sentence - 1, **how)) as chunks:
+        chunk = next(chunks, None)
+    if chunk is None:
+        raise TextError(f"the text has no sentence {body.sentence}; give the number of one of its sentences")
+    return chunk
+
+
+def piece_of(chunk: Chunk, body: SpeechBody, *, is_first: bool) -> FilePiece:
+    """What the listener is told with a chunk, without its bytes; `is_first`: its sentence begins with it."""
+    take = chunk.take
+    return FilePiece(
+        b"",
+        chunk.seconds,
+        num_tokens=0 if take is None else sum(len(codes) for codes in take.codes),
+        warning=chunk.warning,
+        sentence=chunk.text if body.sentences and is_first else None,
+        number=chunk.sentence if body.sentences else 0,
+        is_flawed=body.sentences and take is not None and take.warning is not None,
+        words=tuple(word.scaled(1.0 / body.speed) for word in chunk.words) if body.words else (),
+        num_retries=0 if take is None else take.attempts - 1,
+    )
 
 
 class SpeechJob:

@@ -103,7 +103,7 @@ async def events(
         for part in delta(first):
             yield part
         async for piece in pieces:
-            if piece.content or piece.warning or piece.sentence or piece.words:
+            if piece.content or piece.warning or piece.sentence or piece.is_flawed or piece.words:
                 for part in delta(piece):
                     yield part
     except Exception as error:
@@ -121,7 +121,13 @@ def delta(piece: FilePiece) -> Iterator[bytes]:
         {"word": word.written, "start_time": word.start, "end_time": word.end, "spoken": word.spoken}
         for word in piece.words
     ]
-    extra = {"warning": piece.warning, "sentence": piece.sentence, "words": words}
+    extra = {
+        "warning": piece.warning,
+        "sentence": piece.sentence,
+        "sentence_number": piece.number,
+        "flawed": piece.is_flawed,
+        "words": words,
+    }
     kind = "speech.audio.delta"
     fields = {"type": kind, **{name: value for name, value in extra.items() if value}}
     yield f'event: {kind}\ndata: {json.dumps(fields, ensure_ascii=False)[:-1]}, "audio": "'.encode()

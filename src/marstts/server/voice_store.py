@@ -1,59 +1,47 @@
 """Voices of the server: those in the package, OpenAI's names for them, and uploaded ones, each a file.
 
-Upstream: the endpoints.  Downstream: voice files in one folder.
+Upstream: the endpoints.  Downstream: `synthesis.clone.voice_folder`, one folder for each owner.
 
-A file's name is an id that was made here; no name that came from outside is part of a path. The folder is read once,
-so one process writes to it. A voice keeps its reference, so that the next model can clone it again.
+Voices without a key's owner are in the folder itself, by default that of the user's own voices, so that what the
+commands make is here at once. A voice keeps its reference, so that the next model can clone it again.
 """
 
 from __future__ import annotations
 
 import io
-import logging
-import os
-import re
 import threading
-import time
-import unicodedata
 import warnings
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from marstts import audio
-from marstts.errors import MarsError, VoiceError
-from marstts.server.api_errors import ApiError, storage_errors
+from marstts.errors import AudioError, MarsError, TextError, VoiceError
+from marstts.server.api_errors import ApiError, storage_error
 from marstts.server.callers import Caller, owners
-from marstts.server.private_files import check_name, make_private, new_id, write_private
 from marstts.server.settings import ServeLimits
-from marstts.synthesis.clone.voices import OPENAI_VOICES, VOICE_SUFFIX, packaged_name, voice_table
+from marstts.synthesis.clone.packaged import OPENAI_VOICES, packaged_name, voice_table
+from marstts.synthesis.clone.voice_folder import (
+    ID,
+    FolderFullError,
+    KeptVoice,
+    UnknownVoiceError,
+    VoiceFolder,
+    VoiceNameError,
+    match,
+)
 from marstts.synthesis.synthesizer import Synthesizer
-from marstts.voice import Voice
+from marstts.voice import Voice, average_voice
 
-log = logging.getLogger(__name__)
-
-ID = re.compile(r"voice_[a-z0-9]{26}")
 OPEN_VOICES = 64
 """Opened voices that are kept in memory, without their references."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class StoredVoice:
+class StoredVoice(KeptVoice):
     """An uploaded voice as it is listed."""
-
-    id: str
-    name: str
-    created_at: int
-    """Unix time, seconds."""
-
-    is_deep: bool
-    """Whether it was made with a transcript."""
-
-    prefix: str
-    """The words that a deep voice continues from; empty for a shallow one."""
-
-    consent: str
 
     owner: str
     """Whose voice it is: `Caller.owner`."""
@@ -65,7 +53,7 @@ class StoredVoice:
             "id": self.id,
             "name": self.name,
             "created_at": self.created_at,
-            "kind": "deep" if self.is_deep else "shallow",
+            "kind": self.kind,
             "prefix": self.prefix,
             "consent": self.consent,
         }
@@ -78,11 +66,10 @@ class VoiceStore:
         self._folder, self._limits = folder, limits
         self._model: Synthesizer | None = synthesizer
         self._lock = threading.Lock()
-        self._changing = threading.Lock()
-        """Held while a file is renamed or deleted, so that a deleted voice does not come back."""
-        self._opened: OrderedDict[str, Voice] = OrderedDict()
+        self._opened: OrderedDict[str | StoredVoice, Voice] = OrderedDict()
         self._packaged = {entry.name: entry.description for entry in voice_table().voices}
-        self._stored = read_folders(folder)
+        self._folders: dict[str, VoiceFolder] = {}
+        self._all()  # so that files that cannot be read are named at the start
 
     def use_model(self, synthesizer: Synthesizer | None) -> None:
         """Make voices ready for this model from now on; None: there is no model in memory."""
@@ -98,7 +85,7 @@ class VoiceStore:
 
     def __len__(self) -> int:
         """Return the number of uploaded voices."""
-        return len(self._stored)
+        return len(self._all())
 
     def objects(self, caller: Caller) -> list[dict[str, object]]:
         """Objects of all voices of a caller: packaged ones, OpenAI's names, uploaded ones."""
@@ -108,8 +95,7 @@ class VoiceStore:
 
     def uploaded(self, caller: Caller) -> list[StoredVoice]:
         """Uploaded voices of a caller, the oldest first; an administrator's own ones before those of others."""
-        with self._lock:
-            own = [voice for voice in self._stored.values() if caller.may_use(voice.owner)]
+        own = self._all() if caller.is_admin else self._of(caller.owner)
         return sorted(own, key=lambda voice: (voice.owner != caller.owner, voice.created_at, voice.id))
 
     def resolve(self, name: str, caller: Caller) -> str:
@@ -121,9 +107,10 @@ class VoiceStore:
             return name
         if name in OPENAI_VOICES:
             return OPENAI_VOICES[name]
-        if (found := self._find(name, caller)) is None and (packaged := packaged_name(name)) is not None:
+        found = match(self.uploaded(caller), name)
+        if found is None and (packaged := packaged_name(name)) is not None:
             return packaged
-        if (found := found or self._find(name, caller, any_case=True)) is None:
+        if found is None:
             raise ApiError(
                 400,
                 f"There is no voice {name[:80]!r}; GET /v1/audio/voices lists all.",
@@ -134,84 +121,78 @@ class VoiceStore:
 
     def open(self, key: str) -> Voice:
         """The voice that `resolve` found, ready for the model."""
-        with self._lock:
-            if key in self._opened:
-                self._opened.move_to_end(key)
-                return self._opened[key]
-            stored = self._stored.get(key)
+        stored = next((voice for voice in self._all() if voice.id == key), None) if ID.fullmatch(key) else None
         if stored is None and ID.fullmatch(key):
             raise VoiceError("the voice was deleted before it could speak; name another one")
-        voice = replace(self._synthesizer.open_voice(key if stored is None else self._path(stored)), reference=b"")
+        known = key if stored is None else stored  # with its name, so that a renamed voice is opened anew
         with self._lock:
-            self._opened[key] = voice
+            if known in self._opened:
+                self._opened.move_to_end(known)
+                return self._opened[known]
+        path = None if stored is None else self._folder_of(stored.owner).path_of(stored)
+        voice = replace(self._synthesizer.open_voice(path or key), reference=b"")
+        with self._lock:
+            self._opened[known] = voice
             while len(self._opened) > OPEN_VOICES:
                 self._opened.popitem(last=False)
         return voice
 
     def create(
-        self, name: str, recording: bytes, transcript: str, consent: str, caller: Caller
+        self, name: str, recordings: Sequence[bytes], transcript: str, consent: str, caller: Caller
     ) -> tuple[StoredVoice, list[str]]:
-        """Clone a recording and keep the voice -> the voice, and warnings about the recording.
+        """Clone recordings of one speaker and keep the voice -> the voice, and warnings about the recordings.
 
-        Raises ApiError where a field is not as it must be, AudioError or TextError for unusable recordings.
+        The transcript is that of the first recording. Raises ApiError where a field is not as it must be, AudioError or
+        TextError for unusable recordings.
         """
-        check_name(name)
-        with self._lock:
-            self._check_free(name, caller.owner)
-            self._check_room(caller.owner)
+        folder = self._folder_of(caller.owner)
+        with folder_errors():
+            folder.check_free(name)
+            folder.check_room(self._limits.voices)
         self._check_texts(transcript, consent)
-        waveform = audio.read(io.BytesIO(recording), max_seconds=self._limits.upload_seconds)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            voice = self._synthesizer.clone(waveform, transcript.strip() or None, name=name, consent=consent)
-        return self._keep(voice, caller.owner), [str(warning.message) for warning in caught]
+            voice = self._clone(recordings, transcript.strip() or None, name, consent)
+        with folder_errors():
+            kept = folder.add(voice, limit=self._limits.voices)
+        return stored_voice(kept, caller.owner), [str(warning.message) for warning in caught]
+
+    def _clone(self, recordings: Sequence[bytes], transcript: str | None, name: str, consent: str) -> Voice:
+        """One voice of several recordings, of which one at a time is decoded; an error says which one is unusable."""
+        voices, seconds, limit = [], 0.0, self._limits.recordings_seconds
+        for number, recording in enumerate(recordings, start=1):
+            with numbered(number, len(recordings)):
+                waveform = audio.read(io.BytesIO(recording), max_seconds=self._limits.upload_seconds)
+                seconds += len(waveform.samples) / waveform.sample_rate
+                if number > 1 and seconds > limit:
+                    raise AudioError(
+                        f"with it, the recordings have more than {limit:.0f} s; give fewer or shorter ones"
+                    )
+                is_first = number == 1
+                words = transcript if is_first else None
+                clone = self._synthesizer.clone(waveform, words, name=name, consent=consent, keep_reference=is_first)
+                voices.append(clone)
+        return average_voice(voices)
 
     def rename(self, voice_id: str, name: str, caller: Caller) -> StoredVoice:
         """Give an uploaded voice another name."""
-        check_name(name)
-        with self._changing:
-            stored = self.find(voice_id, caller)
-            renamed = replace(stored, name=name)
-            with self._lock:  # the name is taken before the file is written, so that no other voice gets it meanwhile
-                if composed(name) != composed(stored.name):
-                    self._check_free(name, stored.owner)
-                self._stored[stored.id] = renamed
-            try:
-                path = self._path(stored)
-                write_private(path, replace(Voice.load(path), name=name).to_bytes())
-                os.utime(path, (stored.created_at, stored.created_at))  # the time of the file is that of the voice
-            except BaseException:
-                with self._lock:
-                    self._stored[stored.id] = stored
-                raise
-            with self._lock:
-                self._opened.pop(stored.id, None)
-        return renamed
+        stored = self.find(voice_id, caller)
+        with folder_errors():
+            return stored_voice(self._folder_of(stored.owner).rename(stored.id, name), stored.owner)
 
     def delete(self, voice_id: str, caller: Caller) -> StoredVoice:
         """Delete the file of an uploaded voice; requests that speak with it continue."""
-        with self._changing:
-            stored = self.find(voice_id, caller)
-            with storage_errors():
-                self._path(stored).unlink(missing_ok=True)
-            with self._lock:
-                self._stored.pop(stored.id, None)
-                self._opened.pop(stored.id, None)
+        stored = self.find(voice_id, caller)
+        with folder_errors():
+            self._folder_of(stored.owner).delete(stored.id)
         return stored
 
     def find(self, voice_id: str, caller: Caller) -> StoredVoice:
         """The caller's uploaded voice with this id or name; ApiError 404 where there is none."""
-        found = self._find(voice_id, caller)
+        found = match(self.uploaded(caller), voice_id)
         if found is None:
-            raise ApiError(404, "There is no uploaded voice with this id.", param="voice_id", code="voice_not_found")
+            raise not_found()
         return found
-
-    def _find(self, name: str, caller: Caller, *, any_case: bool = False) -> StoredVoice | None:
-        def key(stated: str) -> str:
-            return composed(stated).casefold() if any_case else composed(stated)
-
-        matches = (voice for voice in self.uploaded(caller) if name == voice.id or key(name) == key(voice.name))
-        return next(matches, None)
 
     def _check_texts(self, transcript: str, consent: str) -> None:
         if not consent.strip() or len(consent) > self._limits.consent_characters:
@@ -225,34 +206,15 @@ class VoiceStore:
             limit = self._limits.transcript_characters
             raise ApiError(400, f"transcript: expected at most {limit} characters.", param="transcript")
 
-    def _keep(self, voice: Voice, owner: str) -> StoredVoice:
-        stored = describe(new_id("voice_"), voice, max(0.0, time.time()), owner)
-        with self._lock:  # another caller may have taken the name, or the last place, while this voice was made
-            self._check_free(voice.name, owner)
-            self._check_room(owner)
-            self._stored[stored.id] = stored
-        try:
-            write_private(self._path(stored), voice.to_bytes())
-        except BaseException:
-            with self._lock:
-                self._stored.pop(stored.id, None)
-            raise
-        return stored
+    def _folder_of(self, owner: str) -> VoiceFolder:
+        with self._lock:
+            return self._folders.setdefault(owner, VoiceFolder(self._folder / owner))
 
-    def _check_free(self, name: str, owner: str) -> None:
-        """ApiError where a voice of this owner has this name; call it under the lock."""
-        taken = name in self._packaged or name in OPENAI_VOICES or ID.fullmatch(name) is not None
-        own = (voice for voice in self._stored.values() if voice.owner == owner)
-        if taken or any(composed(voice.name) == composed(name) for voice in own):
-            raise ApiError(400, "name: there is a voice of this name; choose another one.", param="name")
+    def _of(self, owner: str) -> list[StoredVoice]:
+        return [stored_voice(kept, owner) for kept in self._folder_of(owner).entries()]
 
-    def _check_room(self, owner: str) -> None:
-        if sum(voice.owner == owner for voice in self._stored.values()) >= self._limits.voices:
-            raise ApiError(400, f"This server keeps at most {self._limits.voices} voices; delete one first.")
-
-    def _path(self, voice: StoredVoice) -> Path:
-        assert ID.fullmatch(voice.id), "ids are made here"
-        return self._folder / voice.owner / f"{voice.id}{VOICE_SUFFIX}"
+    def _all(self) -> list[StoredVoice]:
+        return [voice for owner in owners(self._folder) for voice in self._of(owner)]
 
 
 class CallersVoices(Mapping[str, Voice]):
@@ -274,9 +236,15 @@ class CallersVoices(Mapping[str, Voice]):
         return len(self._store.uploaded(self._caller))
 
 
-def composed(name: str) -> str:
-    """A name with composed letters: two spellings in Unicode of what reads the same are one name."""
-    return unicodedata.normalize("NFC", name)
+@contextmanager
+def numbered(number: int, num_recordings: int) -> Iterator[None]:
+    """Name the recording in an error about it, where there are several."""
+    try:
+        yield
+    except (AudioError, TextError) as error:
+        if num_recordings == 1:
+            raise
+        raise type(error)(f"recording {number}: {error}") from error
 
 
 def packaged_object(name: str, description: str) -> dict[str, object]:
@@ -284,29 +252,26 @@ def packaged_object(name: str, description: str) -> dict[str, object]:
     return {"object": "audio.voice", "id": name, "name": name, "created_at": 0, "description": description}
 
 
-def describe(voice_id: str, voice: Voice, created: float, owner: str) -> StoredVoice:
-    """The entry for a voice."""
-    return StoredVoice(
-        id=voice_id,
-        name=voice.name,
-        created_at=int(created),
-        is_deep=voice.prefix is not None,
-        prefix="" if voice.prefix is None else voice.prefix.transcript,
-        consent=voice.consent,
-        owner=owner,
-    )
+def stored_voice(kept: KeptVoice, owner: str) -> StoredVoice:
+    """A voice of a folder as that of an owner."""
+    return StoredVoice(**vars(kept), owner=owner)
 
 
-def read_folders(folder: Path) -> dict[str, StoredVoice]:
-    """Entries of the voices of all owners; what is not a voice of a server is left alone, with a warning."""
-    found: dict[str, StoredVoice] = {}
-    for owner in owners(folder):
-        own = folder / owner
-        for path in sorted(own.glob(f"voice_*{VOICE_SUFFIX}")) if own.is_dir() else ():
-            if ID.fullmatch(path.stem):
-                try:
-                    found[path.stem] = describe(path.stem, Voice.load(path), path.stat().st_mtime, owner)
-                    make_private(path)
-                except (MarsError, OSError) as error:
-                    log.warning(f"left out: {error}")
-    return found
+def not_found() -> ApiError:
+    """The error for a voice that the caller does not have."""
+    return ApiError(404, "There is no uploaded voice with this id.", param="voice_id", code="voice_not_found")
+
+
+@contextmanager
+def folder_errors() -> Iterator[None]:
+    """Errors of a folder of voices as those of a request; failures of the disk have status 507 and name no path."""
+    try:
+        yield
+    except VoiceNameError as error:
+        raise ApiError(400, f"name: {error}.", param="name") from error
+    except FolderFullError as error:
+        raise ApiError(400, f"This server is full: {error}.") from error
+    except UnknownVoiceError as error:
+        raise not_found() from error
+    except (MarsError, OSError) as error:
+        raise storage_error(error) from error

@@ -5,8 +5,11 @@ Upstream: clients.  Downstream: `service`, `voice_store`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from fastapi import FastAPI
 from python_multipart.multipart import parse_options_header
+from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import UploadFile
 from starlette.requests import Request
 from starlette.responses import Response
@@ -33,11 +36,12 @@ def add_voices(app: FastAPI, service: SpeechService) -> None:
 
     @app.post("/v1/audio/voices", response_class=Response)
     async def create(request: Request) -> Response:
-        """Clone an uploaded recording."""
-        recording, fields = await read_upload(request, "audio_sample", service.settings.limits.upload_bytes)
+        """Clone an uploaded recording, or several of one speaker."""
+        limits = service.settings.limits
+        recordings, fields = await read_uploads(request, "audio_sample", limits.upload_bytes, limits.recordings)
         voice, warnings = await service.upload(
             fields.get("name", ""),
-            recording,
+            recordings,
             fields.get("transcript", "") or fields.get("ref_text", ""),
             fields.get("consent", ""),
             caller_of(request),
@@ -53,7 +57,8 @@ def add_voices(app: FastAPI, service: SpeechService) -> None:
     async def rename(voice_id: str, request: Request) -> Response:
         """Rename it."""
         body = await read_body(request, RenameBody)
-        return as_json(service.voices.rename(voice_id, body.name, caller_of(request)).as_object())
+        renamed = await run_in_threadpool(service.voices.rename, voice_id, body.name, caller_of(request))
+        return as_json(renamed.as_object())
 
     @app.delete("/v1/audio/voices/{voice_id}")
     def delete(voice_id: str, request: Request) -> Response:
@@ -64,18 +69,31 @@ def add_voices(app: FastAPI, service: SpeechService) -> None:
 
 async def read_upload(request: Request, field: str, max_bytes: int) -> tuple[bytes, dict[str, str]]:
     """The file of a form, and its other fields; ApiError where there is no such file, or too large a one."""
+    [content], fields = await read_uploads(request, field, max_bytes, 1)
+    return content, fields
+
+
+async def read_uploads(
+    request: Request, field: str, max_bytes: int, max_files: int
+) -> tuple[Sequence[bytes], dict[str, str]]:
+    """The files of a form that have one name, at least one and at most `max_files`, and its other fields.
+
+    Raises ApiError where there is no such file, or more of them, or of their bytes, than there may be.
+    """
     check_form(request, field)
     try:
-        form = await request.form(max_files=1, max_fields=MAX_FIELDS, max_part_size=MAX_FIELD_BYTES)
+        form = await request.form(max_files=max_files, max_fields=MAX_FIELDS, max_part_size=MAX_FIELD_BYTES)
     except OSError as error:  # its file is larger than what is kept in memory, and the temporary folder is full
         raise storage_error(error) from error
     try:
-        sample = form.get(field)
-        if not isinstance(sample, UploadFile):
+        samples = form.getlist(field)
+        files = [sample for sample in samples if isinstance(sample, UploadFile)]
+        if not files or len(files) < len(samples):
             raise ApiError(400, f"{field}: expected a recording as a file.", param=field)
-        if (sample.size or 0) > max_bytes:
+        if sum(file.size or 0 for file in files) > max_bytes:
             raise too_large(max_bytes)
-        return await sample.read(), {key: value for key, value in form.items() if isinstance(value, str)}
+        contents = [await file.read() for file in files]
+        return contents, {key: value for key, value in form.items() if isinstance(value, str)}
     finally:
         await form.close()
 

@@ -217,6 +217,7 @@ class Synthesizer(ModelSession):
         dialogue: str | None = None,
         pauses: Pauses = USUAL_PAUSES,
         start: int = 0,
+        scheduler: SharedScheduler | None = None,
     ) -> Generator[Chunk, None, None]:
         """Speak as `speak` does, but yield each sentence as soon as it and all earlier sentences are done.
 
@@ -225,13 +226,14 @@ class Synthesizer(ModelSession):
         `speak`, most of them before the first sentence. Chunks joined are the samples of `speak`.
 
         `start`: the number of sentences that were spoken before, which are passed over; the others are as they would
-        be without it, unless each continues from the one before.
+        be without it, unless each continues from the one before. In the batch of a shared `scheduler`, one sentence
+        is spoken at a time.
         """
         run = self._text(
             text, voice, seed, top_p, continuation, speed=speed, voices=voices, dialogue=dialogue, pauses=pauses,
             num_skipped=start,
         ).open()  # fmt: skip
-        return self._in_order(run, on_take)
+        return self._in_order(run, on_take, scheduler)
 
     def stream(
         self,
@@ -307,9 +309,12 @@ class Synthesizer(ModelSession):
                     del takes[text]
                     yield SpeakResult(index=text.index, text=text.text, speech=speech)
 
-    def _in_order(self, text: TextRun, on_take: OnTake | None) -> Generator[Chunk, None, None]:
+    def _in_order(
+        self, text: TextRun, on_take: OnTake | None, scheduler: SharedScheduler | None
+    ) -> Generator[Chunk, None, None]:
         """Yield whole sentences in their order."""
-        queue, source = Scheduler(self.engine, DEFAULT_BATCH), Sentences(iter([text]), DEFAULT_BATCH, MAX_AHEAD)
+        queue = Scheduler(self.engine, DEFAULT_BATCH) if scheduler is None else SchedulerClient(scheduler)
+        source = Sentences(iter([text]), DEFAULT_BATCH, MAX_AHEAD if scheduler is None else 1)
         source.num_begun = source.num_handed = text.num_skipped
         done: dict[int, Finished] = {}
         sent = Sent(self.codec.spec.sample_rate)

@@ -11,7 +11,7 @@ from pathlib import Path
 from marstts.errors import DataError
 from marstts.io.files import atomic_path
 from marstts.metrics.testset import Trial
-from marstts.synthesis.clone.voices import PACKAGED_VOICES, VOICE_SUFFIX, packaged_names
+from marstts.synthesis.clone.packaged import PACKAGED_VOICES, VOICE_SUFFIX, packaged_names
 from marstts.voice import Voice
 
 SENTENCES = (

@@ -1,5 +1,9 @@
 // Requests to the server. Errors carry one sentence.
 
+const SERVER = new URL("../", import.meta.url).href; // ends with "/"; a proxy may serve it below a path
+const MAX_ATTEMPTS = 8; // of what a busy server refuses
+const WAIT_SECONDS = 5;
+
 let key = "";
 
 export function setKey(value) {
@@ -7,9 +11,9 @@ export function setKey(value) {
 }
 
 export class ApiError extends Error {
-  constructor(status, message) {
+  constructor(status, message, retryAfter = WAIT_SECONDS) {
     super(message);
-    this.status = status;
+    Object.assign(this, { status, retryAfter });
   }
 }
 
@@ -22,13 +26,27 @@ const SENTENCES = {
 
 async function request(path, options = {}) {
   const headers = { ...options.headers, ...(key && { Authorization: `Bearer ${key}` }) };
-  const response = await fetch(path, { ...options, headers }).catch((error) => {
+  const response = await fetch(SERVER + path, { ...options, headers }).catch((error) => {
     if (error.name === "AbortError") throw error;
     throw new ApiError(0, "The server cannot be reached. Is it still running?");
   });
   if (response.ok) return response;
   const body = await response.json().catch(() => null);
-  throw new ApiError(response.status, sentenceOf(response, body?.error?.message));
+  const wait = Number(response.headers.get("Retry-After")) || undefined;
+  throw new ApiError(response.status, sentenceOf(response, body?.error?.message), wait);
+}
+
+// Do something again while the server is busy or cannot be reached.
+export async function patiently(act, signal) {
+  for (let attempt = 1; ; attempt++) {
+    try {
+      return await act();
+    } catch (error) {
+      if (![0, 429, 503].includes(error.status) || attempt === MAX_ATTEMPTS) throw error;
+      await new Promise((resolve) => setTimeout(resolve, 1000 * error.retryAfter));
+      signal?.throwIfAborted();
+    }
+  }
 }
 
 function sentenceOf(response, message) {
@@ -46,27 +64,27 @@ function post(path, fields, signal) {
 
 function upload(path, fields) {
   const body = new FormData();
-  for (const [name, value] of Object.entries(fields)) body.append(name, value);
-  return request(path, { method: "POST", body }).then((response) => response.json());
+  for (const [name, values] of Object.entries(fields)) for (const value of [values].flat()) body.append(name, value);
+  return request(path, { method: "POST", body });
 }
 
 export async function listVoices() {
-  return (await (await request("/v1/audio/voices")).json()).voices;
+  return (await (await request("v1/audio/voices")).json()).voices;
 }
 
 function speechFields({ text, voice, seed, speed }) {
   return { model: "tts-1", input: text, voice, seed, speed };
 }
 
-// The events of a speech while it is generated: raw PCM and words.
-export async function speak(speech, signal) {
-  const extra = { response_format: "pcm", stream_format: "sse", words: true };
-  return events(await post("/v1/audio/speech", { ...speechFields(speech), ...extra }, signal));
+// The events of a speech while it is generated: raw PCM, words and sentences. `sentence`: the number of the only one.
+export async function speak(speech, signal, sentence = null) {
+  const extra = { response_format: "pcm", stream_format: "sse", words: true, sentences: true, sentence };
+  return events(await post("v1/audio/speech", { ...speechFields(speech), ...extra }, signal));
 }
 
-// The same speech as an MP3 file: the same seed gives the same tokens.
-export async function mp3(speech) {
-  return (await post("/v1/audio/speech", { ...speechFields(speech), response_format: "mp3" })).blob();
+// Samples as MP3 frames, which can be appended to others.
+export async function mp3(samples) {
+  return (await upload("v1/audio/mp3", { samples: new Blob([samples]) })).blob();
 }
 
 async function* events(response) {
@@ -86,24 +104,29 @@ async function* events(response) {
 }
 
 export async function readings(input, signal) {
-  return (await post("/v1/text/readings", { input }, signal)).json();
+  return (await post("v1/text/readings", { input }, signal)).json();
 }
 
-export function readParts(file) {
-  return upload("/v1/text/parts", { file, name: file.name });
+export async function readParts(file, name = file.name) {
+  return (await upload("v1/text/parts", { file, name })).json();
 }
 
 export async function transcriptFits(recording, transcript) {
-  return (await upload("/v1/audio/transcript_check", { audio_sample: recording, transcript })).fits;
+  return (await (await upload("v1/audio/transcript_check", { audio_sample: recording, transcript })).json()).fits;
 }
 
-export function createVoice(name, recording, transcript, consent) {
-  return upload("/v1/audio/voices", { name, audio_sample: recording, transcript, consent });
+// `recordings` are of one speaker; the transcript is that of the first.
+export async function createVoice(name, recordings, transcript, consent) {
+  return (await upload("v1/audio/voices", { name, audio_sample: recordings, transcript, consent })).json();
+}
+
+export async function renameVoice(id, name) {
+  return (await post(`v1/audio/voices/${encodeURIComponent(id)}`, { name })).json();
 }
 
 // `keepalive`: the request is sent even while the page is closed.
 export function deleteVoice(id) {
-  return request(`/v1/audio/voices/${encodeURIComponent(id)}`, { method: "DELETE", keepalive: true });
+  return request(`v1/audio/voices/${encodeURIComponent(id)}`, { method: "DELETE", keepalive: true });
 }
 
 // The requests of other programs that give the same speech.
@@ -112,9 +135,9 @@ export function asCode(speech) {
   const quoted = JSON.stringify(fields).replaceAll("'", "'\\''");
   return {
     curl:
-      `curl ${location.origin}/v1/audio/speech -H 'Content-Type: application/json' \\\n  -d '${quoted}' -o speech.mp3`,
+      `curl ${SERVER}v1/audio/speech -H 'Content-Type: application/json' \\\n  -d '${quoted}' -o speech.mp3`,
     python:
-      `import openai\n\nclient = openai.OpenAI(base_url="${location.origin}/v1", api_key="none")\n` +
+      `import openai\n\nclient = openai.OpenAI(base_url="${SERVER}v1", api_key="none")\n` +
       `speech = client.audio.speech.create(\n    model="tts-1", voice=${JSON.stringify(speech.voice)},\n` +
       `    input=${JSON.stringify(speech.text)},\n` +
       `    speed=${speech.speed}, response_format="mp3", extra_body={"seed": ${speech.seed}},\n)\n` +

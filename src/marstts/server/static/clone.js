@@ -1,7 +1,7 @@
-// Cloning: record or choose a file, see at once whether it is usable, and clone it.
+// Cloning: record or choose files, see at once whether each is usable, and clone them.
 
 import * as api from "./api.js";
-import { attempt, byId, clock, on, onDrop, onFile, show } from "./dom.js";
+import { attempt, byId, clock, iconButton, make, on, onDrop, onFile, show } from "./dom.js";
 import { peakOf, Recorder } from "./recorder.js";
 import { fillVoices } from "./voices.js";
 
@@ -12,9 +12,10 @@ const LOUD_LEVEL = 0.99;
 const QUIET_LEVEL = 0.05;
 const BLOCK = 2048; // samples
 
+const MAX_RECORDINGS = 20; // as the server
+
 let recorder = null;
-let recording = null;
-let isOwn = false; // recorded here, not chosen as a file
+let recordings = []; // each with its file, what is wrong with it, and whether it was recorded here
 
 // What has been recorded: seconds, seconds that are not silent, and the highest level.
 class Recorded {
@@ -49,15 +50,33 @@ function advise(sentence, isBad) {
 function report(recorded) {
   const wrong = recorded.complaint || recorded.shortness;
   byId("time").textContent = `${recorded.seconds.toFixed(1)} s`;
-  advise(wrong || "Good: listen to it, then give it a name.", Boolean(wrong));
+  const count = recordings.length > 1 ? ` There are ${recordings.length} recordings.` : "";
+  advise(wrong || `Good: listen to it, then give it a name.${count}`, Boolean(wrong));
+  return wrong;
 }
 
-function keep(file) {
-  recording = file;
-  const preview = byId("preview");
-  if (preview.src) URL.revokeObjectURL(preview.src);
-  preview.src = URL.createObjectURL(file);
-  preview.hidden = false;
+// Keep a recording; it takes the place of one before it that is not usable.
+function keep(file, recorded, isOwn) {
+  if (recordings.at(-1)?.wrong) drop(recordings.at(-1));
+  if (recordings.length === MAX_RECORDINGS) throw new Error(`A voice has at most ${MAX_RECORDINGS} recordings.`);
+  const recording = { file, isOwn, url: URL.createObjectURL(file) };
+  recordings.push(recording);
+  recording.row = make("li", {},
+    make("audio", { controls: true, src: recording.url }),
+    iconButton("close", "Remove this recording", () => drop(recording)));
+  byId("recordings").append(recording.row);
+  byId("recordings").hidden = false;
+  recording.wrong = report(recorded);
+}
+
+function drop(recording) {
+  URL.revokeObjectURL(recording.url);
+  recording.row.remove();
+  if (recordings[0] === recording) byId("transcript").value = ""; // it has the words of the first
+  recordings = recordings.filter((kept) => kept !== recording);
+  byId("recordings").hidden = recordings.length === 0;
+  byId("time").textContent = "";
+  advise("", false);
 }
 
 async function chooseFile(file) {
@@ -72,10 +91,7 @@ async function chooseFile(file) {
   } catch {
     throw new Error(`${file.name}: expected a recording, such as a WAV, MP3 or FLAC file.`);
   }
-  keep(file);
-  isOwn = false;
-  byId("transcript").value = "";
-  report(recorded);
+  keep(file, recorded, false);
 }
 
 async function startRecording() {
@@ -97,10 +113,8 @@ async function stopRecording() {
   const finished = recorder;
   recorder = null;
   showRecording();
-  keep(await finished.stop());
-  isOwn = true;
+  keep(await finished.stop(), finished.recorded, true);
   fillTranscript();
-  report(finished.recorded);
 }
 
 function showRecording() {
@@ -113,13 +127,13 @@ function showRecording() {
 
 function fillTranscript() {
   byId("words").hidden = !byId("deep").checked;
-  if (byId("deep").checked && isOwn && !byId("transcript").value) byId("transcript").value = byId("prompt").textContent;
+  const isRead = byId("deep").checked && recordings[0]?.isOwn; // the sentence to read was probably read
+  if (isRead && !byId("transcript").value) byId("transcript").value = byId("prompt").textContent;
 }
 
 function clear() {
-  recording = null;
+  while (recordings.length) drop(recordings.at(-1));
   byId("clone-form").reset();
-  byId("preview").hidden = true;
   byId("time").textContent = "";
   advise("", false);
   fillTranscript();
@@ -127,18 +141,19 @@ function clear() {
 
 async function clone() {
   await stopRecording();
-  if (!recording) throw new Error("Record yourself or choose a file first.");
+  if (!recordings.length) throw new Error("Record yourself or choose a file first.");
   byId("clone").disabled = true;
   show("Cloning …");
   try {
     let transcript = byId("deep").checked ? byId("transcript").value.trim() : "";
     const warnings = [];
-    if (transcript && !(await api.transcriptFits(recording, transcript))) {
+    if (transcript && !(await api.transcriptFits(recordings[0].file, transcript))) {
       transcript = "";
       warnings.push("Its words were not found with certainty in the recording, so it uses the sound alone.");
     }
     const name = byId("name").value.trim();
-    const voice = await api.createVoice(name, recording, transcript, byId("consent").value.trim());
+    const files = recordings.map(({ file }) => file);
+    const voice = await api.createVoice(name, files, transcript, byId("consent").value.trim());
     await fillVoices(voice.id);
     clear();
     show([`The voice ${voice.name} can speak now.`, ...warnings, ...voice.warnings].join(" "));

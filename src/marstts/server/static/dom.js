@@ -62,13 +62,13 @@ export function on(id, event, act) {
   });
 }
 
-// Call `take` with the file that is dropped on an element.
+// Call `take` with each file that is dropped on an element.
 export function onDrop(id, take) {
   on(id, "dragover", () => byId(id).classList.add("drop"));
   on(id, "dragleave", () => byId(id).classList.remove("drop"));
   on(id, "drop", ({ dataTransfer }) => {
     byId(id).classList.remove("drop");
-    if (dataTransfer.files.length) return take(dataTransfer.files[0]);
+    return each([...dataTransfer.files], take);
   });
 }
 
@@ -76,10 +76,14 @@ export function onDrop(id, take) {
 export function onFile(button, field, take) {
   on(button, "click", () => byId(field).click());
   on(field, "change", async ({ target }) => {
-    const [file] = target.files;
+    const chosen = [...target.files];
     target.value = "";
-    if (file) await take(file);
+    await each(chosen, take);
   });
+}
+
+async function each(files, take) {
+  for (const file of files) await take(file);
 }
 
 export function save(blob, name) {

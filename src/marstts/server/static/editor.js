@@ -1,12 +1,16 @@
 // The text field, and behind it the same text with marks: the word that plays, and words that are read otherwise.
 
 import * as api from "./api.js";
-import { attempt, byId, make, onDrop, onFile } from "./dom.js";
+import { attempt, byId, make, on, onDrop, onFile, show } from "./dom.js";
 
 const WAIT_MS = 400; // after the last letter, before the readings are asked for
 const REACH = 500; // characters in which the next word is searched
 
 const area = byId("text");
+const LIMIT = Number(area.dataset.limit); // characters that one request can speak
+let book = null; // title and parts of a text that has several
+let shown = 0; // number of the part in the field, from 0
+let dividing = null; // resolves when a text that was too long is in parts
 let otherwise = [];
 let playing = null;
 let timer = 0;
@@ -18,6 +22,9 @@ export function locate(text, words, from) {
   const found = text.slice(from, from + REACH).match(new RegExp(pattern.join("\\s+")));
   return found && { from: from + found.index, to: from + found.index + found[0].length };
 }
+
+// Whether one request cannot speak a text: the server counts characters, a string's length counts some of them twice.
+const isTooLong = (text) => text.length > LIMIT && [...text].length > LIMIT;
 
 function render() {
   const marks = otherwise.map((place) => ({ ...place, name: "otherwise" }));
@@ -44,8 +51,8 @@ export function markPlaying(place) {
   if (!isInView) byId("editor").scrollTop += box.top - frame.top - frame.height / 3;
 }
 
-export function setText(text) {
-  area.value = text.slice(0, area.maxLength);
+function setText(text) {
+  area.value = text;
   byId("editor").scrollTop = 0;
   area.dispatchEvent(new Event("input", { bubbles: true }));
 }
@@ -54,7 +61,7 @@ async function askReadings() {
   asking?.abort();
   asking = new AbortController();
   const text = area.value;
-  if (!text.trim()) return;
+  if (!text.trim() || isTooLong(text)) return;
   const found = await api.readings(text, asking.signal).catch((error) => {
     if (error.status === 401) throw error;
     return { readings: [], warnings: [] }; // Speak says what is wrong with the text
@@ -77,7 +84,9 @@ async function askReadings() {
 function changed() {
   otherwise = [];
   playing = null;
-  byId("count").textContent = `${area.value.length} of ${area.maxLength} characters`;
+  byId("count").textContent = `${area.value.length} of ${LIMIT} characters`;
+  if (isTooLong(area.value)) dividing ??= attempt(divide).finally(() => (dividing = null));
+  else if (book) book.parts[shown].text = area.value;
   render();
   clearTimeout(timer);
   timer = setTimeout(() => attempt(askReadings), WAIT_MS);
@@ -85,16 +94,61 @@ function changed() {
 
 async function openFile(file) {
   const { title, parts } = await api.readParts(file);
-  const select = byId("part");
-  select.replaceChildren(...parts.map((part, i) => new Option(part.title, i)));
-  select.onchange = () => setText(parts[select.value].text);
+  openParts(title, parts, 0);
+}
+
+function openParts(title, parts, index) {
+  book = parts.length > 1 ? { title, parts } : null;
+  byId("part").replaceChildren(...parts.map((part, i) => new Option(part.title, i)));
   byId("book-title").textContent = title;
-  byId("book").hidden = parts.length < 2;
-  setText(parts[0].text);
+  byId("speak-all").textContent = `Speak all ${parts.length} parts`;
+  byId("book").hidden = !book;
+  showPart(index, parts);
+}
+
+function showPart(index, parts = book.parts) {
+  shown = index;
+  byId("part").value = String(index);
+  setText(parts[index].text);
+}
+
+function closeBook() {
+  book = null;
+  byId("book").hidden = true;
+}
+
+// Put a text that one request cannot speak into parts, as if it came from a file; in a book, in the place of its part.
+async function divide() {
+  area.readOnly = true;
+  try {
+    const name = book ? book.parts[shown].title : "Your text";
+    const { title, parts } = await api.readParts(new Blob([area.value]), name);
+    const all = book ? book.parts.toSpliced(shown, 1, ...parts) : parts;
+    openParts(book ? book.title : title, all, book ? shown : 0);
+    if (parts.length > 1) show(`The text has more than ${LIMIT} characters, so it is in ${parts.length} parts now.`);
+  } finally {
+    area.readOnly = false;
+  }
+}
+
+// What is spoken: the text in the field, and the whole book, if there is one. Waits until a long text is divided.
+export async function textsToSpeak() {
+  await dividing;
+  return { text: area.value, book };
+}
+
+// Show another part of a book, if its reader has left the field as it is.
+export function turnTo(readBook, index, lastText) {
+  if (book === readBook && index !== shown && (lastText === null || area.value === lastText)) showPart(index);
 }
 
 export function startEditor() {
   area.addEventListener("input", changed);
+  area.addEventListener("paste", () => {
+    if (area.selectionStart === 0 && area.selectionEnd === area.value.length) closeBook(); // another text
+  });
+  on("part", "change", () => showPart(Number(byId("part").value)));
+  on("close-book", "click", closeBook);
   onDrop("editor", openFile);
   onFile("open", "text-file", openFile);
   changed();

@@ -3,7 +3,7 @@
 import * as api from "./api.js";
 import { startClone } from "./clone.js";
 import { attempt, byId, on, show } from "./dom.js";
-import { startEditor } from "./editor.js";
+import { startEditor, textsToSpeak } from "./editor.js";
 import { player } from "./player.js";
 import { keep, restore } from "./settings.js";
 import { playingTake, Take } from "./take.js";
@@ -13,23 +13,21 @@ let take = null; // the last one that was generated
 
 function speechFields() {
   return {
-    text: byId("text").value,
     voice: chosenVoice()?.id ?? "",
     seed: Number(byId("version").value) - 1,
     speed: Number(byId("speed").value),
   };
 }
 
-async function speak() {
+// Speak the text in the field, or all parts of the book.
+async function speak(isWhole = false) {
   if (!byId("speech-form").reportValidity()) return;
   if (!chosenVoice()) throw new Error("Choose a voice first.");
-  await generate(speechFields(), chosenVoice().name);
-}
-
-async function generate(speech, voiceName) {
+  const { text, book } = await textsToSpeak();
   take?.stop();
   show("");
-  take = new Take(speech, voiceName, () => generate({ ...speech, seed: (speech.seed + 1) % 2 ** 32 }, voiceName));
+  const whole = isWhole ? book : null;
+  take = new Take(speechFields(), whole?.parts ?? [{ text }], chosenVoice().name, whole);
   showStop();
   try {
     await take.generate();
@@ -59,7 +57,7 @@ function changed() {
   const voice = chosenVoice();
   byId("speed-value").textContent = `${Number(byId("speed").value).toFixed(2)}×`;
   byId("chosen").textContent = voice ? `with the voice ${voice.name}` : "";
-  const { curl, python } = api.asCode(speechFields());
+  const { curl, python } = api.asCode({ ...speechFields(), text: byId("text").value });
   byId("curl").textContent = curl;
   byId("python").textContent = python;
   keep(voice?.id);
@@ -75,7 +73,8 @@ on("key-form", "submit", async () => {
   byId("key-form").hidden = true;
   show("");
 });
-on("speech-form", "submit", speak);
+on("speech-form", "submit", () => speak());
+on("speak-all", "click", () => speak(true));
 on("speech-form", "input", changed);
 on("stop", "click", stop);
 on("again", "click", anotherVersion);

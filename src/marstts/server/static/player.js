@@ -3,6 +3,8 @@
 export const RATE = 24000;
 const LEAD_SECONDS = 0.05;
 const INTERVAL_MS = 30;
+const AHEAD_SECONDS = 30; // a hidden page wakes seldom; more would fill the memory with a book
+const PART_SECONDS = 10;
 
 export class Sound {
   pieces = [];
@@ -25,15 +27,29 @@ export class Sound {
     return this.length / RATE;
   }
 
-  // All samples from this one on.
-  samples(first = 0) {
-    const joined = new Int16Array(Math.max(0, this.length - first));
+  pushSilence(seconds) {
+    const samples = new Int16Array(Math.round(seconds * RATE));
+    this.pieces.push(samples);
+    this.length += samples.length;
+  }
+
+  // Samples from this one on, at most `count`.
+  samples(first = 0, count = Infinity) {
+    const joined = new Int16Array(Math.max(0, Math.min(this.length - first, count)));
     let at = -first;
     for (const piece of this.pieces) {
-      if (at + piece.length > 0) joined.set(at < 0 ? piece.subarray(-at) : piece, Math.max(0, at));
+      if (at >= joined.length) break;
+      const inside = piece.subarray(Math.max(0, -at), Math.min(piece.length, joined.length - at));
+      if (at + piece.length > 0) joined.set(inside, Math.max(0, at));
       at += piece.length;
     }
     return joined;
+  }
+
+  // Put other samples in the place of those between two.
+  replace(from, to, samples) {
+    this.pieces = [this.samples(0, from), samples, this.samples(to)];
+    this.length += samples.length - (to - from);
   }
 }
 
@@ -46,7 +62,7 @@ class Player {
     this.stop();
     this.context ??= new AudioContext({ sampleRate: RATE });
     this.context.resume();
-    Object.assign(this, { sound, heard, sources: [], parts: [], end: 0, next: Math.round(from * RATE), from });
+    Object.assign(this, { sound, heard, sources: new Set(), parts: [], end: 0, next: Math.round(from * RATE), from });
     this.timer = setInterval(() => this.follow(), INTERVAL_MS);
     this.follow();
   }
@@ -71,8 +87,11 @@ class Player {
   }
 
   follow() {
-    if (this.next < this.sound.length) this.add(this.sound.samples(this.next));
-    if (this.sound.isComplete && this.context.currentTime >= this.end) {
+    while (this.next < this.sound.length && this.end - this.context.currentTime < AHEAD_SECONDS) {
+      this.add(this.sound.samples(this.next, PART_SECONDS * RATE));
+    }
+    const isOver = this.sound.isComplete && this.next >= this.sound.length;
+    if (isOver && this.context.currentTime >= this.end) {
       this.silence();
       this.heard(0, false); // from the beginning the next time
     } else {
@@ -88,7 +107,8 @@ class Player {
     source.connect(this.context.destination);
     this.end = Math.max(this.end, this.context.currentTime + LEAD_SECONDS);
     source.start(this.end);
-    this.sources.push(source);
+    this.sources.add(source);
+    source.onended = () => this.sources.delete(source);
     this.parts.push({ at: this.end, from: this.next / RATE, seconds: buffer.duration });
     this.next += samples.length;
     this.end += buffer.duration;

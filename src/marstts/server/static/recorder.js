@@ -20,7 +20,7 @@ export class Recorder {
       );
     });
     recorder.context = new AudioContext();
-    await recorder.context.audioWorklet.addModule("/page/recorder-worklet.js");
+    await recorder.context.audioWorklet.addModule(new URL("./recorder-worklet.js", import.meta.url));
     const node = new AudioWorkletNode(recorder.context, "recorder");
     recorder.blocks = [];
     node.port.onmessage = ({ data }) => {
@@ -42,6 +42,6 @@ export class Recorder {
     for (const block of this.blocks) {
       for (const value of block) samples[at++] = Math.round(Math.max(-1, Math.min(1, value)) * 32767);
     }
-    return wavFile(samples, rate);
+    return wavFile([samples], rate);
   }
 }

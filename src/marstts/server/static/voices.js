@@ -1,4 +1,4 @@
-// The list of voices: choose, preview, delete with undo.
+// The list of voices: choose, preview, rename, delete with undo.
 
 import * as api from "./api.js";
 import { attempt, byId, iconButton, make, setIcon, show } from "./dom.js";
@@ -6,6 +6,7 @@ import { player, Sound } from "./player.js";
 
 const PREVIEW = "Hello. This is how I sound.";
 const UNDO_MS = 8000;
+const NAME_CHARACTERS = 64;
 
 let voices = [];
 let changed = () => {};
@@ -38,7 +39,10 @@ function rowOf(voice, isChosen) {
     make("b", { textContent: voice.name }), make("span", { className: "note", textContent: about || own }));
   const preview = iconButton("play", `Preview ${voice.name}`, () => attempt(() => hear(voice, preview)));
   const row = make("div", { className: "voice", title: source || voice.consent || "" }, make("label", {}, radio, text));
-  if (!voice.description) row.append(iconButton("delete", `Delete ${voice.name}`, () => remove(voice)));
+  if (!voice.description) {
+    row.append(iconButton("edit", `Rename ${voice.name}`, () => askName(voice, row)));
+    row.append(iconButton("delete", `Delete ${voice.name}`, () => remove(voice)));
+  }
   row.append(preview);
   return row;
 }
@@ -56,6 +60,39 @@ async function hear(voice, button) {
   } finally {
     sound.isComplete = true;
   }
+}
+
+// A field for another name in the place of a row: Enter renames, Escape leaves all as it was.
+function askName(voice, row) {
+  const properties = { value: voice.name, maxLength: NAME_CHARACTERS, required: true, autocomplete: "off" };
+  const field = make("input", { ...properties, ariaLabel: `New name of ${voice.name}` });
+  const form = make("form", { className: "rename" }, field, make("button", { textContent: "Rename" }));
+  const leave = () => {
+    draw();
+    focusOn(voice);
+  };
+  form.onsubmit = (event) => {
+    event.preventDefault();
+    attempt(async () => {
+      const renamed = await api.renameVoice(voice.id, field.value.trim());
+      await fillVoices(chosenVoice()?.id ?? voice.id);
+      focusOn(renamed);
+      show(`The voice ${voice.name} is called ${renamed.name} now.`);
+    });
+  };
+  form.onkeydown = (press) => {
+    if (press.key !== "Escape") return;
+    press.stopPropagation(); // it stops no speech
+    leave();
+  };
+  form.append(iconButton("close", "Leave the name as it is", leave));
+  for (const child of row.children) child.hidden = true; // not removed: the voice stays chosen
+  row.append(form);
+  field.select();
+}
+
+function focusOn(voice) {
+  document.querySelector(`#voice-${voice.id}`)?.closest(".voice").querySelector("button").focus();
 }
 
 function remove(voice) {

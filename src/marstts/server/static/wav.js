@@ -1,10 +1,11 @@
-// WAV files of 16-bit mono samples.
+// WAV files of 16-bit mono samples, in pieces.
 
-export function wavFile(samples, rate) {
+export function wavFile(pieces, rate) {
+  const size = pieces.reduce((sum, piece) => sum + piece.byteLength, 0);
   const header = new DataView(new ArrayBuffer(44));
   const text = (at, word) => [...word].forEach((letter, i) => header.setUint8(at + i, letter.charCodeAt(0)));
   text(0, "RIFF");
-  header.setUint32(4, 36 + samples.byteLength, true);
+  header.setUint32(4, 36 + size, true);
   text(8, "WAVEfmt ");
   header.setUint32(16, 16, true);
   header.setUint16(20, 1, true);
@@ -14,6 +15,6 @@ export function wavFile(samples, rate) {
   header.setUint16(32, 2, true);
   header.setUint16(34, 16, true);
   text(36, "data");
-  header.setUint32(40, samples.byteLength, true);
-  return new Blob([header.buffer, samples], { type: "audio/wav" });
+  header.setUint32(40, size, true);
+  return new Blob([header.buffer, ...pieces], { type: "audio/wav" });
 }

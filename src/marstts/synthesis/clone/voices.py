@@ -8,89 +8,29 @@ they are and under which license. They keep their reference, so that every model
 from __future__ import annotations
 
 import io
+import os
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cache
-from importlib.resources import files
 from itertools import islice
 from pathlib import Path
 
 from marstts.codec.base import TIMBRE
 from marstts.errors import VoiceError, did_you_mean
-from marstts.io.config import Config, read_config
 from marstts.io.reading import printable_name
 from marstts.synthesis.clone import clone, warn
+from marstts.synthesis.clone.packaged import PACKAGED_VOICES, VOICE_SUFFIX, packaged_name, packaged_names, voice_table
+from marstts.synthesis.clone.voice_folder import ID, own_voices
 from marstts.synthesis.model_session import ModelSession
 from marstts.voice import Voice
 
-PACKAGED_VOICES = Path(str(files("marstts"))) / "voices_data"
-VOICE_SUFFIX = ".voice"
-OPENAI_VOICES = {
-    "alloy": "ada",
-    "ash": "ross",
-    "ballad": "alan",
-    "cedar": "kal",
-    "coral": "linda",
-    "echo": "ross",
-    "fable": "emma",
-    "marin": "nora",
-    "nova": "linda",
-    "onyx": "kal",
-    "sage": "nora",
-    "shimmer": "emma",
-    "verse": "ewan",
-}
-"""OpenAI's voice names and the packaged voices that stand for them."""
-
 MAX_LISTED = 20
 """Voices of a caller that a message names."""
-
-
-class VoiceEntry(Config):
-    """One row of `voices_data/voices.toml`."""
-
-    name: str
-
-    description: str
-    """Sex, accent and register of the speaker, and whether the speaker is synthetic."""
-
-    license: str
-
-    source: str
-    """Origin of the reference."""
-
-
-class VoiceTable(Config):
-    """`voices_data/voices.toml`."""
-
-    default: str
-    """The voice of `marstts speak` without any option."""
-
-    voices: tuple[VoiceEntry, ...]
-
-
-@cache
-def voice_table() -> VoiceTable:
-    """The voices in the package."""
-    return read_config(VoiceTable, PACKAGED_VOICES / "voices.toml")
 
 
 def voices() -> list[str]:
     """Names of the voices in the package, for `speak(text, voice=NAME)`; the first one is the default."""
     default = voice_table().default
     return sorted(packaged_names(), key=lambda name: name != default)
-
-
-def packaged_names() -> list[str]:
-    """Names of the voices in the package."""
-    return [entry.name for entry in voice_table().voices]
-
-
-def packaged_name(name: str) -> str | None:
-    """The packaged voice that a name in any case stands for, its own or OpenAI's; None for other names."""
-    lowered = name.casefold()
-    found = OPENAI_VOICES.get(lowered, lowered)
-    return found if found in packaged_names() else None
 
 
 def named_voice(session: ModelSession, name: str, voices: Mapping[str, Voice]) -> Voice:
@@ -111,15 +51,20 @@ def named_voice(session: ModelSession, name: str, voices: Mapping[str, Voice]) -
 
 
 def voices_in(folder: Path) -> dict[str, Voice]:
-    """The voice files of a folder by their names; VoiceError where there is none."""
-    voices = {path.stem: Voice.load(path) for path in sorted(folder.glob(f"*{VOICE_SUFFIX}"))}
+    """The voice files of a folder by their names, or by the voices' names; VoiceError where there is none.
+
+    The voice's name counts where the file's is an id, as in the folder of the user's own voices.
+    """
+    files = {path: Voice.load(path) for path in sorted(folder.glob(f"*{VOICE_SUFFIX}"))}
+    voices = {voice.name if ID.fullmatch(path.stem) else path.stem: voice for path, voice in files.items()}
     if not voices:
         raise VoiceError(f"{printable_name(folder)}: expected a folder of voice files (*{VOICE_SUFFIX})")
     return voices
 
 
 def open_voice(session: ModelSession, voice: Voice | Path | str | None) -> Voice:
-    """Open a voice for a model: a `Voice`, the name of a packaged one, a voice file, or a recording to clone.
+    """Open a voice for a model: a `Voice`, the name of a packaged one or of one of the user's own (`voice_folder`), a
+    voice file, or a recording to clone.
 
     A name may be in any case, or be OpenAI's, where no file has it. None is the default voice. A voice that was made
     for another model is cloned again from the reference it keeps.
@@ -127,20 +72,36 @@ def open_voice(session: ModelSession, voice: Voice | Path | str | None) -> Voice
     """
     if isinstance(voice, Voice):
         return adapt_voice(session, voice)
-    name = voice_table().default if voice is None else voice
-    if isinstance(name, str) and name in packaged_names():
-        return adapt_voice(session, Voice.load(PACKAGED_VOICES / f"{name}{VOICE_SUFFIX}"))
-    path = Path(name)
+    path = find_voice(voice_table().default if voice is None else voice)
     if path.suffix == VOICE_SUFFIX:
         return adapt_voice(session, Voice.load(path))
-    if not path.exists():
-        if isinstance(name, str) and (known := packaged_name(name)) is not None:
-            return open_voice(session, known)
-        raise VoiceError(
-            f"{printable_name(name)}: neither a file nor the name of a voice: {', '.join(packaged_names())}"
-            f"{did_you_mean(str(name), packaged_names())}"
-        )
     return clone(path, codec=session.codec, encoders=session.encoders, keep_reference=False)  # it is not saved
+
+
+def find_voice(voice: Path | str) -> Path:
+    """The file of a packaged voice or one of the user's own, by its name, or a voice file or recording, by its path.
+
+    A text that is the path of a file and looks like one, by a suffix or a folder, is that file. A packaged voice's name
+    in another case, or OpenAI's, counts where no file has it. VoiceError where there is neither.
+    """
+    if isinstance(voice, str):
+        if voice in packaged_names():
+            return PACKAGED_VOICES / f"{voice}{VOICE_SUFFIX}"
+        is_file = (Path(voice).suffix or Path(voice).name != voice) and os.path.exists(voice)
+        own = None if is_file else own_voices().find(voice)
+        if own is not None:
+            return own_voices().path_of(own)
+    path = Path(voice)
+    if path.suffix != VOICE_SUFFIX and not os.path.exists(path):
+        if isinstance(voice, str) and (known := packaged_name(voice)) is not None:
+            return PACKAGED_VOICES / f"{known}{VOICE_SUFFIX}"
+        own_names = list(islice(own_voices(), MAX_LISTED))
+        names = [*packaged_names(), *own_names]
+        raise VoiceError(
+            f"{printable_name(voice)}: neither a file nor the name of a voice: {', '.join(map(printable_name, names))}"
+            f"{did_you_mean(str(voice), names)}"
+        )
+    return path
 
 
 def adapt_voice(session: ModelSession, voice: Voice) -> Voice:
