@@ -312,7 +312,8 @@ def test_a_recipe_ends_before_any_corpus_is_read_where_something_is_missing(
     """The command `doctor` itself, on a disk that is too small; the others would leave a trace."""
     trace, command = tmp_path / "trace", tmp_path / "marstts"
     command.write_text(
-        f'#!/bin/sh\ncase "$1" in doctor|estimate) ;; *) false ;; esac || echo "$1" >> {trace}\nexec "{sys.executable}" -m marstts "$@"\n'
+        f'#!/bin/sh\ncase "$1" in doctor|estimate) ;; *) echo "$1" >> {trace} ;; esac\n'
+        f'exec "{sys.executable}" -m marstts "$@"\n'
     )
     command.chmod(0o755)
     environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "FREE_GB": "1e9", "DEVICE": "cpu"}

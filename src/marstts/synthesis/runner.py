@@ -242,12 +242,14 @@ class Runner:
         following = task.sentence.advance(running.attempt, take)
         if isinstance(following, Take):
             try:
-                kept = self._as_sent(task, following) or at_speed(following, task.rate)
+                as_sent = self._as_sent(task, following)
+                kept = as_sent or at_speed(following, task.rate)
             except MarsError as error:
                 yield self._fail(task.text, error)
                 return
             task.text.keep(task, kept)
-            yield Finished(task, kept, None, kept.words or () if self._sizes else ())
+            samples = None if as_sent is None else as_sent.waveform.samples  # with the edges of a stream already
+            yield Finished(task, kept, samples, kept.words or () if self._sizes else ())
             return
         for attempt in following:
             self._add(task, attempt)
