@@ -262,7 +262,7 @@ def test_unfit_references_are_refused(reference_file: Path):
     soundfile.write("silent.wav", 0 * samples, rate)
     soundfile.write("short.wav", samples[rate : rate + rate // 10], rate)
     soundfile.write("whole.flac", samples, rate)
-    Path("cut.flac").write_bytes(Path("whole.flac").read_bytes()[:-9000])
+    Path("cut.flac").write_bytes(Path("whole.flac").read_bytes()[:3000])
     for name in ("missing.wav", "text.wav", "empty.wav", "silent.wav", "short.wav", "cut.flac"):
         assert_refused(speak("The cat sat.", "--reference", name), name)
 

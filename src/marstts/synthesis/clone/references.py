@@ -83,7 +83,7 @@ def open_excerpt(reference: Reference, seconds: float, *, any_sound: bool = Fals
             found = read_excerpt(reference, name, seconds, any_sound, covers_all, whole=False)
         except AudioError:
             raise error from None
-        return found._replace(fault=str(error))
+        return found._replace(fault=f"{name}: corrupt or cut short")
 
 
 def read_excerpt(
