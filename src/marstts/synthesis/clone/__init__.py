@@ -112,7 +112,7 @@ def clone(
     except AudioError as error:
         raise AudioError(f"{fault}; too little is there: {error}") if fault else error from None
     if fault:
-        warn(f"{fault}; the voice is taken from what can be read of its beginning")
+        warn(f"{fault}; the voice is taken from the beginning, as far as it can be read")
     check_speech(waveform, source, min_speech_ratio)
     words = None if transcript is None else read_transcript(transcript, source)
     if is_whole:
