@@ -39,11 +39,11 @@ SHORT_WORD = 3
 SILENT_WORD_PRICE = 1.0
 """Nats for a silent step in a word: the closure of a "t" lasts about one."""
 
-AUDIBLE_PAUSE_PRICE = 1.75
+AUDIBLE_PAUSE_PRICE = 0.9
 """Nats for an audible step before, between or after the words."""
 
-PAUSE_GAIN = 8.0
-"""Attention to a pause counts this many times: a tenth of it there is rare while a word is said, and usual after it."""
+PAUSE_GAIN = 20.0
+"""Attention to a pause counts this many times: a twentieth of it there is rare while a word is said, usual after it."""
 
 MAX_DURATION = 16
 """Durations that are told apart, in steps: 1.4 s."""
