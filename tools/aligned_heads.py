@@ -14,7 +14,7 @@ import argparse
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -28,6 +28,7 @@ from marstts.mars6.aligned_heads import forced_attention
 from marstts.mars6.bundled import WEIGHTS_FILE, load_model
 from marstts.mars6.export.decoder_graphs import write_decoder_graphs
 from marstts.mars6.model import Mars6
+from marstts.mars6.prompt import Mars6Prompt
 from marstts.synthesis.loading import load
 from marstts.synthesis.synthesizer import Synthesizer
 from marstts.synthesis.words.attention_path import search_path
@@ -50,7 +51,8 @@ def error_of(
 ) -> float:
     """Seconds of error of the word times by the mean of some heads, attention (L, H, T, S) of each take."""
     step = 1.0 / synthesizer.codec.spec.patch_rate
-    every, last = [], []
+    every: list[float] = []
+    last: list[float] = []
     for one, layers in zip(measured, attention, strict=True):
         known = synthesizer.path_search(one.spoken.text, one.row, one.whole)
         assert known is not None
@@ -72,7 +74,9 @@ def choose(
 ) -> tuple[list[Head], float]:
     """The heads that agree best with forced alignment, and their error."""
     shape = attention[0].shape[:2]
-    left, chosen, best = [(layer, head) for layer in range(shape[0]) for head in range(shape[1])], [], np.inf
+    left = [(layer, head) for layer in range(shape[0]) for head in range(shape[1])]
+    chosen: list[Head] = []
+    best = float("inf")
     while left and len(chosen) < most:
         errors = {head: error_of(synthesizer, measured, attention, [*chosen, head]) for head in left}
         head = min(errors, key=lambda one: errors[one])
@@ -86,7 +90,10 @@ def choose(
 
 def attention_of(model: Mars6, measured: Sequence[Measured]) -> list[NDArray[np.float32]]:
     """Attention (L, H, T, S) of all heads to the text, of takes that the model made."""
-    return [forced_attention(model, one.row.request.prompt, np.stack(one.row.patches)) for one in measured]
+    return [
+        forced_attention(model, cast(Mars6Prompt, one.row.request.prompt), np.stack(one.row.patches))
+        for one in measured
+    ]
 
 
 def name_heads(model: Mars6, folder: Path, heads: Sequence[Head]) -> None:

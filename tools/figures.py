@@ -112,16 +112,20 @@ def speed_table(results: Results) -> str:
 
 
 def boundaries_table(results: Results) -> str:
-    """Errors of word boundaries."""
+    """Errors of word boundaries, in short and in long sentences."""
+    short, long = results["short"], results["long"]
+
+    def cell(errors: Mapping[str, float]) -> str:
+        return f"{1000 * errors['median']:.0f} ms, {1000 * errors['p90']:.0f} ms"
+
+    rows = {"all": "all", "starts of last words": "last_starts", "ends of last words": "last_ends"}
     return "\n".join(
         [
-            f"{about(results)[:-1]}; {results['takes']} takes.",
+            f"{about(results)[:-1]}; {short['takes'] + long['takes']} takes.",
             "",
-            "| boundary | median error | 90 % of errors below |",
+            "| boundary | short sentences (2 to 6 words): median, 90 % below | long ones (7 to 20 words) |",
             "|---|---|---|",
-            "| all | {median:.0f} ms | {most:.0f} ms |".format(
-                median=1000 * results["median_error_seconds"], most=1000 * results["error_90_percent_seconds"]
-            ),
+            *(f"| {name} | {cell(short[key])} | {cell(long[key])} |" for name, key in rows.items()),
         ]
     )
 

@@ -1,7 +1,7 @@
 """Word times and flaws, measured: words of a model's takes against forced alignment by pocketsphinx.
 
 Usage: python tools/word_times.py [--model FOLDER] [--short N] [--long N] [--seeds S ...] [--recordings FILE ...]
-                                  [--plants N] [--output JSON]
+                                  [--plants N] [--split test|validation] [--output JSON]
 
 Sentences are held out from training: short ones of 2 to 6 words, long ones of 7 to 20. Four packaged voices and clones
 of the recordings speak them in turn, once each, without backoff. An accusation is false where the alignment is worse
@@ -76,8 +76,8 @@ class Aligner:
 
     def is_flawed(self, words: Sequence[str], pcm: bytes, kind: FlawKind, index: int) -> bool:
         """Whether the take fits at least as well without a word, or with it twice."""
-        one = words[index : index + 1]
-        other = [*words[:index], *(one * 2 if kind in (FlawKind.REPEATED, FlawKind.LOOP) else []), *words[index + 1 :]]
+        twice = [words[index], words[index]] if kind in (FlawKind.REPEATED, FlawKind.LOOP) else []
+        other = [*words[:index], *twice, *words[index + 1 :]]
         fits, fits_other = self.score(words, pcm), self.score(other, pcm) if other else None
         return fits is None or (fits_other is not None and fits_other >= fits)
 
@@ -263,6 +263,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
     parser.add_argument("--recordings", type=Path, nargs="*", default=[], help="recordings to clone")
     parser.add_argument("--plants", type=int, default=100)
+    parser.add_argument("--split", choices=("test", "validation"), default="test", help="constants were tuned on test")
     parser.add_argument("--output", type=Path)
     options = parser.parse_args()
     started = time.perf_counter()
@@ -272,7 +273,7 @@ def main() -> None:
     result: dict[str, Any] = {}
     everything: list[Measured] = []
     for name, count, lengths in (("short", options.short, SHORT_WORDS), ("long", options.long, LONG_WORDS)):
-        texts = sentences_of_length(count, *lengths, is_fit=speakable)
+        texts = sentences_of_length(count, *lengths, is_fit=speakable, split=options.split)
         measured = [one for seed in options.seeds for one in measure(synthesizer, texts, voices, seed, aligner)]
         if measured:
             result[name] = boundaries(measured, aligner)
@@ -282,7 +283,8 @@ def main() -> None:
     seeds = " ".join(map(str, options.seeds))
     command = (
         f"python tools/word_times.py --short {options.short} --long {options.long} --seeds {seeds} "
-        f"--plants {options.plants}" + (f" --recordings ({len(options.recordings)})" if options.recordings else "")
+        f"--plants {options.plants} --split {options.split}"
+        + (f" --recordings ({len(options.recordings)})" if options.recordings else "")
     )
     report = {**gather_metadata(command, ["mini"]), "seconds": round(time.perf_counter() - started, 1), **result}
     print_json(report, options.output)

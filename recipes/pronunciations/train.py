@@ -15,6 +15,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -68,9 +69,10 @@ def best_path(word: Word, probs: dict[Graphone, float]) -> list[Graphone]:
     place: tuple[int, int] | None = (len(letters), len(phones))
     path: list[Graphone] = []
     while place is not None and place in best:
-        _, place, graphone = best[place]
-        if graphone is not None:
-            path.append(graphone)
+        before = best[place]
+        place = before[1]
+        if before[2] is not None:
+            path.append(before[2])
     return path[::-1] if place is None else []
 
 
@@ -165,7 +167,7 @@ def key_of(gram: tuple[int, ...]) -> int:
 
 def write_model(path: Path, graphones: list[Graphone], probs: list[dict], backoffs: list[dict]) -> None:
     """Store the model: keys as differences, logarithms in steps of `SCALE` in a byte each, compressed."""
-    arrays: dict[str, np.ndarray] = {"scale": np.float32(SCALE)}
+    arrays: dict[str, Any] = {"scale": np.float32(SCALE)}
     rows = ["\t", "\t", *(f"{letters}\t{' '.join(phones)}" for letters, phones in graphones)]
     arrays["graphones"] = np.frombuffer("\n".join(rows).encode("ascii"), np.uint8)
     for order in range(1, ORDER + 1):

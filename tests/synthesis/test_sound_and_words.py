@@ -50,7 +50,7 @@ def test_the_last_word_keeps_its_time_when_attention_wanders_back_in_the_silence
 
 def test_the_last_word_keeps_its_time_when_attention_moves_on_to_the_end_while_it_is_said():
     places = places_of(SENTENCE)
-    said = [{1: 1.0}, *[{2: 1.0}] * 4, *[{3: 1.0}] * 3, {4: 1.0}, {5: 0.6, 6: 0.3}, *[{6: 0.2, 7: 0.1, 5: 0.1}] * 5]
+    said = [{1: 1.0}, *[{2: 1.0}] * 4, *[{3: 1.0}] * 3, {4: 1.0}, {5: 0.6, 6: 0.1}, *[{6: 0.2, 7: 0.1, 5: 0.3}] * 5]
     start, end = last_word(search_path(places, mixed(places, [*said, *[{7: 1.0}] * 3]), frames(len(said), 3)))
     assert start == pytest.approx(9, abs=1.0) and end == pytest.approx(len(said), abs=2)
 

@@ -199,9 +199,9 @@ def _unpickler(archive: _Archive) -> Any:
 
     It is Python's own reader in Python: the one in C makes room for as many objects as a few bytes announce.
     """
-    base: Any = pickle._Unpickler  # type: ignore[attr-defined]
+    base: Any = pickle._Unpickler
 
-    class Unpickler(base):  # type: ignore[misc]
+    class Unpickler(base):
         dispatch: ClassVar[dict[int, Any]] = {
             code: load
             for code, load in base.dispatch.items()

@@ -34,16 +34,20 @@ SKIP_PRICE = 3.0
 SHORT_SKIP_PRICE = 2.0
 """Nats for passing over a word of `SHORT_WORD` letters at most, which may share a step with its neighbors."""
 
+LAST_SKIP_PRICE = 4.0
+"""Nats more for passing over the last word: attention often leaves it early."""
+
 SHORT_WORD = 3
 
 SILENT_WORD_PRICE = 1.0
 """Nats for a silent step in a word: the closure of a "t" lasts about one."""
 
-AUDIBLE_PAUSE_PRICE = 1.75
-"""Nats for an audible step before, between or after the words."""
+AUDIBLE_PAUSE_PRICE, AUDIBLE_END_PRICE = 1.75, 1.0
+"""Nats for an audible step before or between the words, and for one after the last, where breath is common."""
 
-PAUSE_GAIN = 8.0
-"""Attention to a pause counts this many times: a tenth of it there is rare while a word is said, and usual after it."""
+END_GAIN = 16.0
+"""Attention to what follows the last word counts this many times: a sixteenth of it there is rare while a word is said,
+and usual after the last."""
 
 MAX_DURATION = 16
 """Durations that are told apart, in steps: 1.4 s."""
@@ -124,6 +128,7 @@ class SentencePlaces:
     def prices(self) -> NDArray[np.float32]:
         """(K, K) nats for moving from a place to another."""
         skip = np.array([self._skip_price(place) for place in self.places], np.float32)
+        skip[list(self.words[-1:])] += LAST_SKIP_PRICE
         passed = np.concatenate([[0.0], skip.cumsum()])  # of all places before
         between = passed[None, :-1] - passed[1:, None]  # from row to column: places strictly between
         index = np.arange(len(self.places))
@@ -142,6 +147,24 @@ class SentencePlaces:
     def is_word(self) -> NDArray[np.bool_]:
         """(K,) True where a place is a word."""
         return np.array([place.kind is PlaceKind.WORD for place in self.places])
+
+    @cached_property
+    def is_after_words(self) -> NDArray[np.bool_]:
+        """(K,) True where a place follows the last word."""
+        return np.arange(len(self.places)) > max(self.words, default=-1)
+
+    def weigh(self, attention: NDArray[np.float32], sound: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Evidence (T, K) in nats, of attention (T, K) and of how audible each step is (T,), NaN where not known.
+
+        Where nothing is audible, attention is no evidence: it often wanders back when the last word is over. No word
+        is said there, and sound is rarely a pause.
+        """
+        is_known = ~np.isnan(sound)[:, None]
+        heard = np.where(is_known, sound[:, None], 1.0)
+        attention = np.where(is_known & self.is_after_words, np.minimum(attention * END_GAIN, 1.0), attention)
+        audible_price = np.where(self.is_after_words, AUDIBLE_END_PRICE, AUDIBLE_PAUSE_PRICE) * is_known
+        prices = np.where(self.is_word, SILENT_WORD_PRICE * (1.0 - heard), audible_price * heard)
+        return (np.log(np.maximum(attention, MIN_ATTENTION)) * heard - prices).astype(np.float32)
 
     @cached_property
     def usual_steps(self) -> NDArray[np.float32]:
@@ -246,7 +269,7 @@ class PathSearch:
         if audible is None:
             audible = np.full((len(steps), FRAMES_PER_STEP), np.nan, np.float32)
         frames = np.concatenate([self.audible, audible])
-        evidence = weigh(attention, shares_of_sound(frames)[self.num_steps :], self.places.is_word)
+        evidence = self.places.weigh(attention, shares_of_sound(frames)[self.num_steps :])
         prices = self.places.prices_of_arrival
         durations = self.places.duration_prices * self._knows_sound_of(frames)
         rows = np.arange(len(prices))
@@ -314,21 +337,6 @@ class PathSearch:
             end = entered
             place, entered = self.origins[end].tolist()[place]
         return path
-
-
-def weigh(
-    attention: NDArray[np.float32], sound: NDArray[np.float32], is_word: NDArray[np.bool_]
-) -> NDArray[np.float32]:
-    """Evidence (T, K) in nats, of attention (T, K) and of how audible each step is (T,), NaN where that is not known.
-
-    Where nothing is audible, attention is no evidence: it often wanders back when the last word is over. No word is
-    said there, and sound is rarely a pause.
-    """
-    is_known = ~np.isnan(sound)[:, None]
-    heard = np.where(is_known, sound[:, None], 1.0)
-    attention = np.where(is_known & ~is_word, np.minimum(attention * PAUSE_GAIN, 1.0), attention)
-    prices = np.where(is_word, SILENT_WORD_PRICE * (1.0 - heard), AUDIBLE_PAUSE_PRICE * heard * is_known)
-    return (np.log(np.maximum(attention, MIN_ATTENTION)) * heard - prices).astype(np.float32)
 
 
 def shares_of_sound(audible: NDArray[np.float32]) -> NDArray[np.float32]:

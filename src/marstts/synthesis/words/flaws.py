@@ -32,7 +32,7 @@ takes of mini have 1.3 to 7 and end quietly, those that break off in the last wo
 LOUD_END, LAST_STEPS = 0.5, 2
 """A take whose last steps are audible by this much breaks off."""
 
-MIN_SHARE_OF_DURATION, MIN_SHARE_BEFORE_PAUSE, MIN_SHORTENED_LETTERS = 0.39, 0.36, 4
+MIN_SHARE_OF_DURATION, MIN_SHARE_BEFORE_PAUSE, MIN_SHORTENED_LETTERS = 0.38, 0.36, 4
 """A word of so many letters is skipped if it is audible for less than this share of its usual duration."""
 
 MAX_STEPS_IN_WORD = 18

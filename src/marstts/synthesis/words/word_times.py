@@ -10,7 +10,6 @@ Shapes: T steps of a take · K places of the sentence.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -22,8 +21,12 @@ from marstts.synthesis.words.written_forms import WrittenForm
 LAG_SECONDS = 0.056
 """Median over words, mini: a step moves its attention to a word this long after the sound of it has begun."""
 
-MAX_LAG_STEPS = 1.0
-"""Steps by which attention may follow the last sound of a word."""
+LAG_STEPS, MAX_LAG_STEPS = 0.66, 1.0
+"""The same in steps, and steps by which attention may follow the last sound of a word."""
+
+MAX_CLOSURE_FRAMES, MAX_BURST_FRAMES, MIN_QUIET_FRAMES, MIN_BURST = 12, 8, 3, 0.15
+"""Frames of a step within which the burst of a final "t" begins, and that it lasts at most; it is over after so many
+quiet ones. A frame that is this audible belongs to a burst."""
 
 MIN_WORD_SECONDS = 0.04
 """A word that was said lasts this long at least; it takes the time from its neighbors."""
@@ -91,7 +94,7 @@ def timed_spans(search: PathSearch, *, finished_before: int | None = None) -> tu
         if finished_before is not None and last + 1 >= finished_before:
             break
         start, end = boundary(later, first, index), boundary(later, last + 1, index + 1)
-        end = min(end, end_of_sound(search, first, last))
+        end = end_before_pause(search, first, last, end)
         confidence = sum(step[index] for step in steps[first : last + 1]) / (last + 1 - first)
         place = search.places.places[index]
         found.append(TimedSpan(place.start, place.end, start, max(start, end), round(confidence, 3)))
@@ -184,17 +187,30 @@ def first_stretches(path: Sequence[int]) -> dict[int, tuple[int, int]]:
     return found
 
 
-def end_of_sound(search: PathSearch, first: int, last: int) -> float:
-    """Steps from the beginning until nothing is audible any more in a word that the path is in from `first` to `last`.
+def end_before_pause(search: PathSearch, first: int, last: int, end: float) -> float:
+    """`end` in steps of a word that the path is in from step `first` to `last`, moved to where its sound ends.
 
-    Infinite where the path goes on to another word, or where it is not known what is audible.
+    Only before a pause, and where it is known what is audible. The closure of a final "t" looks like the pause, so a
+    short sound soon after it belongs to the word.
     """
     path, is_word = search.path, search.places.is_word
     goes_on = last + 1 < len(path) and is_word[path[last + 1]]
-    audible = search.audible[first : last + 1].reshape(-1)
-    if goes_on or not search.knows_sound or not audible.any():
-        return math.inf
-    return first + (int(np.flatnonzero(audible)[-1]) + 1) / search.audible.shape[1] + MAX_LAG_STEPS
+    if goes_on or not search.knows_sound:
+        return end
+    num_frames = search.audible.shape[1]
+    audible = search.audible.reshape(-1)
+    inside = np.flatnonzero(audible[first * num_frames : (last + 1) * num_frames])
+    if len(inside):
+        end = min(end, first + (int(inside[-1]) + 1) / num_frames + MAX_LAG_STEPS)
+    here = max(round((end - LAG_STEPS) * num_frames), 0)
+    bursts = np.flatnonzero(audible[here : here + MAX_CLOSURE_FRAMES] > MIN_BURST)
+    if not len(bursts):
+        return end
+    begin = here + int(bursts[0])
+    loud = np.flatnonzero(audible[begin : begin + MAX_BURST_FRAMES + MIN_QUIET_FRAMES] > MIN_BURST)
+    gaps = np.flatnonzero(np.diff(loud) > MIN_QUIET_FRAMES)
+    length = int(loud[gaps[0]] if len(gaps) else loud[-1]) + 1
+    return max(end, (begin + length) / num_frames + LAG_STEPS) if length <= MAX_BURST_FRAMES else end
 
 
 def boundary(later: Sequence[Sequence[float]], step: int, place: int) -> float:
