@@ -47,7 +47,7 @@ def sentence_of(result: Result) -> str:
 def test_strange_names_are_printed_escaped_on_one_line(name: str, reference_file: Path) -> None:
     escaped = {"a\nb": r"a\nb", "a\x1b[2Jb": r"a\x1b[2Jb"}.get(name, r"a\xffb")
     written = marstts("speak", "Hi.", "--reference", reference_file, "--output", f"{name}.wav")
-    assert written.exit_code == 0 and written.stdout.startswith(f"{escaped}.wav: ")
+    assert written.exit_code == 0 and written.stdout.startswith(f"Wrote {escaped}.wav (")
     made = marstts("voice", "create", reference_file, "--name", "A", "--output", f"{name}.voice")
     assert made.exit_code == 0 and made.stdout.startswith(f"{escaped}.voice: ")
     for words in (
