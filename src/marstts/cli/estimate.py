@@ -7,11 +7,9 @@ from typing import Annotated
 
 import typer
 
-from marstts.data.workers import visible_gpus
-from marstts.io.config import read_config
-from marstts.training.mars6.config import PretrainConfig
-from marstts.training.mars6.cost import Recipe
-from marstts.training.mars6.cost import estimate as estimate_cost
+from marstts.errors import check_installed
+
+PACKAGES = ("torch",)
 
 
 def estimate(
@@ -21,13 +19,11 @@ def estimate(
         int | None,
         typer.Option(min=1, max=10**6, help="Number of GPUs (default: those of this machine).", show_default=False),
     ] = None,
-    seconds: Annotated[float, typer.Option(min=0.1, max=3600.0, help="Mean length of a recording.")] = Recipe.seconds,
-    corpus_rate: Annotated[
-        int, typer.Option(min=1000, max=10**6, help="Sample rate (Hz) of the recordings.")
-    ] = Recipe.corpus_rate,
+    seconds: Annotated[float, typer.Option(min=0.1, max=3600.0, help="Mean length of a recording.")] = 12.0,
+    corpus_rate: Annotated[int, typer.Option(min=1000, max=10**6, help="Sample rate (Hz) of the recordings.")] = 16_000,
     tflops: Annotated[
         float, typer.Option(min=0.001, max=1e6, help="Peak of a GPU in TFLOP/s, bf16 without sparsity (default: H100).")
-    ] = Recipe.tflops,
+    ] = 989.0,
     throughput: Annotated[
         float | None,
         typer.Option(
@@ -39,6 +35,13 @@ def estimate(
     ] = None,
 ) -> None:
     """Print hours and disk of tokenization and training in one line, with what is assumed."""
+    check_installed(PACKAGES, "train")
+    from marstts.data.workers import visible_gpus
+    from marstts.io.config import read_config
+    from marstts.training.mars6.config import PretrainConfig
+    from marstts.training.mars6.cost import Recipe
+    from marstts.training.mars6.cost import estimate as estimate_cost
+
     recipe = Recipe(
         read_config(PretrainConfig, config),
         hours,
