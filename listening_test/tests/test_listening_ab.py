@@ -10,6 +10,7 @@ from math import comb
 from types import SimpleNamespace
 
 import pytest
+from toy_mars6 import write_toy_bundle
 from typer.testing import CliRunner
 
 from marstts.audio import read
@@ -167,6 +168,8 @@ def test_models_synthesize_the_test_set_once_and_are_compared_like_folders(pair,
     spoken = []
 
     class Synthesizer:
+        label = "model@0123456789ab"
+
         def clone(self, reference, transcript):
             return transcript
 
@@ -175,8 +178,7 @@ def test_models_synthesize_the_test_set_once_and_are_compared_like_folders(pair,
             return SimpleNamespace(waveform=read(pair[0] / "s0.wav"))
 
     model = tmp_path / "model"
-    model.mkdir()
-    (model / "bundle.json").write_text("{}", encoding="utf-8")
+    write_toy_bundle(model)
     monkeypatch.setattr(open_systems, "load_model", lambda name: Synthesizer())
     lines = [
         {"id": f"s{number}", "text": f"Line {number}.", "speaker": "x", "style": "regular", "reference": "r.wav",

@@ -67,7 +67,7 @@ def test_every_complaint_about_a_line_is_reported_at_once(tmp_path):
 def test_a_missing_or_binary_manifest_is_named(tmp_path):
     with pytest.raises(DataError, match="no such file"):
         read_manifest(tmp_path / "none.jsonl")
-    (tmp_path / "binary.jsonl").write_bytes(b"\xff\xfe\x00")
+    (tmp_path / "binary.jsonl").write_bytes(b"caf\xe9\n")
     with pytest.raises(DataError, match="expected UTF-8"):
         read_manifest(tmp_path / "binary.jsonl")
 

@@ -109,6 +109,6 @@ def test_marks_without_end_take_linear_time(piece: str) -> None:
         quotes_in(piece * times)
         return time.process_time() - started
 
-    assert seconds(8_000) < 10 * min(seconds(2_000) for _ in range(2)) + 0.1
+    assert min(seconds(8_000) for _ in range(2)) < 10 * min(seconds(2_000) for _ in range(2)) + 0.1
     quotes = quotes_in(piece * 100)
     assert all(first < last <= after for (first, last), (after, _) in pairwise(quotes))

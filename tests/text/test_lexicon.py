@@ -83,7 +83,7 @@ def test_every_bad_line_is_reported(tmp_path: Path) -> None:
 
 
 def test_a_missing_or_binary_file_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "b").write_bytes(b"\xff\xfe\xfa")
+    (tmp_path / "b").write_bytes(b"caf\xe9\n")
     os.mkfifo(tmp_path / "pipe")  # which nobody writes to
     expected = {"nope": "no such file", "b": "expected UTF-8", ".": "a folder", "pipe": "a pipe"}
     for name, message in expected.items():
