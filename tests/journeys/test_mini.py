@@ -103,7 +103,7 @@ def test_the_sentence_of_make_speak_is_understood_and_its_file_is_named(
     monkeypatch.chdir(tmp_path)
     command = ["speak", makefile["TEXT"], "--reference", str(MAKEFILE.parent / makefile["REFERENCE"])]
     result = CliRunner().invoke(app, [*command, "--output", "speech.wav"])
-    assert result.exit_code == 0 and result.stdout.startswith("speech.wav: "), result.output
+    assert result.exit_code == 0 and result.stdout.startswith("Wrote speech.wav ("), result.output
     transcript = SphinxRecognizer().transcribe(audio.read("speech.wav"))
     edits = character_edits(plain_words(makefile["TEXT"]), transcript)
     assert edits.errors / edits.length <= MAX_CER, transcript

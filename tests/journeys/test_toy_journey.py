@@ -30,7 +30,7 @@ def test_a_loaded_bundle_clones_and_speaks(toy_bundle: Path, reference_file: Pat
     assert shallow.prefix is None and deep.prefix is not None
     for voice in (shallow, deep):
         speech = tts.speak(TEXT, voice, seed=1)
-        assert len(speech.takes) == 2 and speech.model == "toy"
+        assert len(speech.takes) == 2 and speech.model.startswith("toy@")
         assert all(take.stop in StopReason and len(take.codes[0]) for take in speech.takes)
         speech.save(tmp_path / "hello.wav")
         written = audio.read(tmp_path / "hello.wav")
@@ -64,7 +64,7 @@ def test_a_training_run_becomes_a_model_that_speaks(
     parts = ["--codec", "toy:64", "--identity", "toy:5", "--style", "toy:7", "--name", "seven", "--top-p", "0.4"]
     exported = RUN.invoke(app, ["export", str(run), *parts, "--spelling", "simple", "--output", str(output)])
     assert exported.exit_code == 0, exported.output
-    assert exported.stdout.startswith(f"{output}: seven, ")
+    assert exported.stdout.startswith(f"{output}: seven@")
 
     weights, trained = (load_for_training(folder).state_dict() for folder in (output, toy_bundle))
     assert all(tensor.equal(trained[name]) for name, tensor in weights.items())
