@@ -466,6 +466,7 @@ def test_the_page_works_below_a_path_of_a_proxy(browser, tmp_path: Path):
         thread.start()
         wait_until(lambda: server.server.started or not thread.is_alive())
         try:
+            browser.get_log("browser")  # entries of the pages before
             user = PageUser(browser, LiveServer(server.address.rstrip("/"), app.state.service), "/tts/")
             user.speak("the cat sat on the mat.")
             assert f"{server.address}tts/v1/audio/speech" in user.find("curl").get_attribute("textContent")
