@@ -157,27 +157,30 @@ class BlockCutter:
         if was_open:
             for line in self._matter.given_back():
                 yield from self._end_line(line)
-        is_blank = not text.strip()
+        if not text.strip():
+            self._in_remark, self._after_blank = False, True
+            if not self._in_subtitles:  # a sentence may go on in the next subtitle
+                yield from self._give_name()
+                yield from self._close_passage(ends_paragraph=True)
+            return
         if TIMING.fullmatch(text):
             self._in_subtitles, self._name = True, ""
         elif HEADER.fullmatch(text) or (self._in_subtitles and self._after_blank and REMARK.fullmatch(text)):
             self._in_subtitles = self._in_remark = True
-        elif self._in_remark and not is_blank:
+        elif self._in_remark:
             pass
         elif self._after_blank and (text.strip().isdigit() or (self._in_subtitles and NAME.fullmatch(text))):
             yield from self._give_name()
             self._name = text
-        elif not (is_blank and self._in_subtitles):  # a sentence may go on in the next subtitle
+        else:
             yield from self._give_name()
             yield from self._end_line(PLACED.sub("", text) if self._in_subtitles else text)
-        if is_blank:
-            self._in_remark = False
-        self._after_blank = is_blank
+        self._after_blank = False
 
     def _give_name(self) -> Iterator[Block]:
         """The line that was kept back as the number of a subtitle, and is none."""
-        name, self._name = self._name, ""
-        if name:
+        if self._name:
+            name, self._name = self._name, ""
             yield from self._end_line(name)
 
     def _end_line(self, text: str) -> Iterator[Block]:
@@ -236,7 +239,8 @@ class BlockCutter:
         self._last_line = line
 
     def _close_passage(self, kind: LineKind = LineKind.PLAIN, *, ends_paragraph: bool = False) -> Iterator[Block]:
-        yield from self._cut_passage()
+        if self._passage:
+            yield from self._cut_passage()
         if self._passage.strip():
             is_heading = kind is LineKind.HEADING or ends_paragraph
             if is_heading and self._passage.strip() in ("I", "I."):

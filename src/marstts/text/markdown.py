@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 
 from marstts.text.lexicon import ATTRIBUTES
 from marstts.text.rules.latex import without_formulas
@@ -118,6 +119,7 @@ def _without_forum_marks(text: str) -> str:
     return _FORUM_MARK.sub(read, _FORUM_PICTURE.sub(" ", text))
 
 
+@lru_cache(maxsize=1024)
 def read_line(line: str) -> MarkdownLine:
     """The kind and the text of one line that stands outside of code."""
     line = _QUOTE.sub("", line, count=1)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import pairwise
 
 from marstts.text.blocks import Block, cut_blocks
@@ -34,6 +35,9 @@ MAX_SENTENCE_CHARACTERS = 160
 
 MAX_UNDIVIDED_CHARACTERS = 1000
 """The same where sentences are to stay whole: a take of more has no bounded cost."""
+
+NUM_REMEMBERED = 512
+"""Passages of a text that are kept, so that lines that come again cost little: a long text may be short lines only."""
 
 DEFAULT_PAUSE_SECONDS = 0.5
 DEFAULT_VOICE = "default"
@@ -151,26 +155,26 @@ def voices_named_in(text: str) -> Iterator[str]:
     return (name for name in names if name.lower() not in ("", DEFAULT_VOICE))
 
 
-def _close_all(read: Iterable[tuple[Block, Passage]]) -> Iterator[Passage]:
+def _close_all(read: Iterable[tuple[Passage, Passage | None]]) -> Iterator[Passage]:
     """The passages; one that ends a line without a mark gets a stop, except for the last, as in `normalize`."""
-    waiting: Passage | None = None
-    for block, passage in read:
+    waiting: tuple[Passage, Passage] | None = None
+    for passage, closed in read:
         if waiting is not None and passage.segments:
-            yield _closed(waiting)
+            yield waiting[1]
             waiting = None
-        if not passage.segments and passage.left_out:
-            yield passage
-        elif passage.segments and block.is_closed and _closed(passage) != passage:
-            waiting = passage
-        elif passage.segments:
+        if closed is not None:
+            waiting = passage, closed
+        elif passage.segments or passage.left_out:
             yield passage
     if waiting is not None:
-        yield waiting
+        yield waiting[0]
 
 
-def _closed(passage: Passage) -> Passage:
-    *first, last = passage.segments
-    return replace(passage, segments=(*first, replace(last, text=close(last.text) if last.text else "")))
+def _closed(passage: Passage) -> Passage | None:
+    """The passage with a stop at its end; None where nothing is said last, or a mark is there."""
+    *first, last = passage.segments or (Segment(),)
+    text = close(last.text) if last.text else ""
+    return None if text == last.text else replace(passage, segments=(*first, replace(last, text=text)))
 
 
 def _read_segment(part: Segment, manner: Manner) -> Iterator[Passage]:
@@ -194,14 +198,22 @@ def _without_boundaries(passage: Passage) -> Passage:
     return replace(passage, segments=tuple(segments))
 
 
-def _read_blocks(pieces: Iterable[str], style: Segment, manner: Manner) -> Iterator[tuple[Block, Passage]]:
-    """The blocks and their passages; `[voice:NAME]` changes the voice of all that follows."""
+def _read_blocks(pieces: Iterable[str], style: Segment, manner: Manner) -> Iterator[tuple[Passage, Passage | None]]:
+    """The passage of each block, and the same with a stop where the block ends a sentence without a mark.
+
+    `[voice:NAME]` changes the voice of all that follows.
+    """
     default = style.voice
+
+    @lru_cache(maxsize=NUM_REMEMBERED)
+    def read(block: Block, style: Segment) -> tuple[Passage, Passage | None, Segment]:
+        passage, voice = _read_block(block, style, default, manner)
+        return passage, _closed(passage) if block.is_closed else None, replace(style, voice=voice)
+
     blocks = cut_blocks(pieces)
     for block in blocks if manner.dialogue is None else with_quotes(blocks):
-        passage, voice = _read_block(block, style, default, manner)
-        style = replace(style, voice=voice)
-        yield block, passage
+        passage, closed, style = read(block, style)
+        yield passage, closed
 
 
 def _read_block(block: Block, style: Segment, default: str | None, manner: Manner) -> tuple[Passage, str | None]:

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
+from marstts.text.rules.needed import needed_characters
+
 Reader = Callable[[re.Match[str]], str | None]
 """Function from a match to the text that replaces it; None leaves the text as it is."""
 
@@ -61,6 +63,11 @@ class Rule:
         """The pattern, compiled when it is first tried."""
         return re.compile(self.source)
 
+    @cached_property
+    def needed(self) -> tuple[frozenset[str], ...]:
+        """Sets of characters of each of which a text that the pattern matches has one at least."""
+        return needed_characters(self.source)
+
     def apply(self, text: str, trace: Trace) -> str:
         """`text` with every match read."""
 
@@ -103,6 +110,13 @@ def _expander(template: str) -> Reader:
 
 def apply_all(rules: Iterable[Rule], text: str, trace: Trace) -> str:
     """`text` after every rule in order."""
+    present = frozenset(text)
     for each in rules:
-        text = each.apply(text, trace)
+        for needed in each.needed:
+            if present.isdisjoint(needed):
+                break
+        else:
+            before, text = text, each.apply(text, trace)
+            if text is not before:
+                present = frozenset(text)
     return text
