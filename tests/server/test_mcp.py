@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import io
+import json
 import os
 import sys
 from collections.abc import Iterator
@@ -116,6 +117,43 @@ def test_the_command_serves_over_standard_input_and_output(tmp_path: Path):
 
     tools, spoken = asyncio.run(asyncio.wait_for(run(), 120))
     assert tools == {"speak", "list_voices", "clone_voice"} and len(spoken.content[0].data) > 5000
+
+
+def answers(service: SpeechService, lines: list[str], monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """What the server writes for lines of standard input, but for the answer to the first, which begins a session."""
+    begin = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+    first = json.dumps({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": begin})
+    second = json.dumps({"jsonrpc": "2.0", "method": "notifications/initialized"})
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("\n".join([first, second, *lines, ""]).encode())))
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written))
+    mcp_tools.mcp_server(service).run("stdio")
+    return [json.loads(line) for line in written.getvalue().splitlines()][1:]
+
+
+@pytest.mark.parametrize(
+    ("line", "number", "reason"),
+    [
+        (
+            json.dumps({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"text": "a \ud800"}}),
+            7,
+            "surrogate",
+        ),
+        (json.dumps({"jsonrpc": "2.0", "id": "k", "method": "\udc00"}), "k", "surrogate"),
+        (json.dumps({"jsonrpc": "2.0", "id": "\udc00", "method": "ping"}), None, "surrogate"),
+        ('{"jsonrpc": "2.0", "id": 8', None, "JSON"),
+        ("[" * 5000, None, "JSON"),
+        ('{"jsonrpc": "2.0", "id": 9}', 9, "JSON-RPC"),
+        ("[]", None, "JSON-RPC"),
+    ],
+)
+def test_a_line_that_cannot_be_read_is_answered_with_its_reason(
+    service: SpeechService, monkeypatch: pytest.MonkeyPatch, line: str, number: int | str | None, reason: str
+):
+    ping = json.dumps({"jsonrpc": "2.0", "id": "last", "method": "ping"})
+    refused, answered = answers(service, [line, "", ping], monkeypatch)
+    assert refused["id"] == number and reason in refused["error"]["message"]
+    assert answered["id"] == "last" and "result" in answered
 
 
 @pytest.mark.parametrize(

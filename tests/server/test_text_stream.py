@@ -9,6 +9,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from api_server import TEXT, LiveServer, free_port, live_server, wait_until
@@ -375,3 +376,30 @@ def test_wyoming_reads_lists_of_text_in_pieces(server: LiveServer):
     exchange(server, [SynthesizeStart().event(), *chunks, SynthesizeStop().event()], "synthesize-stopped")
     spoken = [prompt.text for prompt in server.service.synthesizer.engine.prompts]
     assert spoken == ["Steps:", "one, Wash.", "two, Boil."]
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"text": "Hello \ud800 there."}, "half of a surrogate pair"),
+        ({"text": "Hi.", "voice": {"name": "a\udfff"}}, "no voice"),
+    ],
+)
+@pytest.mark.parametrize("is_stream", [True, False])
+def test_wyoming_refuses_halves_of_characters_in_a_sentence(
+    server: LiveServer, fields: dict[str, Any], reason: str, is_stream: bool, caplog
+):
+    whole = [{"type": "synthesize", "data": fields}]
+    stream = [
+        {"type": "synthesize-start", "data": {key: value for key, value in fields.items() if key == "voice"}},
+        {"type": "synthesize-chunk", "data": {"text": fields["text"]}},
+        {"type": "synthesize-stop"},
+    ]
+    lines = "".join(json.dumps(event) + "\n" for event in (stream if is_stream else whole))
+    with socket.create_connection(("127.0.0.1", server.service.settings.wyoming_port), timeout=20) as connection:
+        connection.sendall(lines.encode())
+        received = b""
+        while b'"audio-stop"' not in received and (content := connection.recv(4096)):
+            received += content
+    assert reason.encode() in received and b'"audio-stop"' in received
+    assert not [record for record in caplog.records if record.exc_info]

@@ -24,6 +24,7 @@ from marstts.server.base import HEADERS, INTERNAL_ERROR, SENTENCES
 log = logging.getLogger(__name__)
 
 JSON = "application/json"
+HALF_OF_A_PAIR = "half of a surrogate pair, \\ud800 to \\udfff"
 TYPES = {429: "rate_limit_error"}
 CODES = {401: "invalid_api_key", 413: "too_large", 429: "rate_limit_exceeded"}
 
@@ -107,6 +108,8 @@ def validation_error(complaints: Sequence[Mapping[str, Any]]) -> ApiError:
     names = [str(part) for part in first.get("loc", ()) if part != "body"]
     param = names[0] if names else None
     message = str(first.get("msg", "invalid")).removeprefix("Value error, ")
+    if first.get("type") == "string_unicode":
+        message = f"expected characters, but came {HALF_OF_A_PAIR}"
     return ApiError(400, f"{param}: {message}" if param else f"Expected a JSON object: {message}", param=param)
 
 
@@ -114,7 +117,7 @@ def json_error(reason: str) -> ApiError:
     """The error for text that the JSON reader refuses."""
     reason = reason.removeprefix("Invalid JSON: ")
     if "hex escape" in reason:
-        reason = f"half of a surrogate pair, \\ud800 to \\udfff, where a character should be ({reason})"
+        reason = f"{HALF_OF_A_PAIR}, where a character should be ({reason})"
     return ApiError(400, f"Expected JSON, but found {reason}.")
 
 

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
-from mcp.types import AudioContent, TextContent
+from mcp.server.stdio import stdio_server
+from mcp.shared.message import SessionMessage
+from mcp.types import INVALID_REQUEST, PARSE_ERROR, AudioContent, ErrorData, JSONRPCError, TextContent
 from pydantic import Field, ValidationError
 
 import marstts
@@ -46,9 +49,77 @@ Transcript = Annotated[
 ]
 
 
+class AnsweringServer(MCPServer[Any]):
+    """A server that answers lines that it cannot read with an error; that of the SDK leaves them unanswered."""
+
+    async def run_stdio_async(self) -> None:
+        """Serve over standard input and output until the input ends."""
+        server = self._lowlevel_server
+        async with stdio_server() as (received, sent):
+            await server.run(_Readable(received, sent), sent, server.create_initialization_options())
+
+
+class _Readable:
+    """A stream of the messages that can be read."""
+
+    def __init__(self, received: Any, sent: Any) -> None:
+        self._received, self._sent = received, sent
+
+    async def receive(self) -> Any:
+        while isinstance(message := await self._received.receive(), Exception):
+            await self._answer(message)
+        return message
+
+    def __aiter__(self) -> _Readable:
+        return self
+
+    async def __anext__(self) -> Any:
+        while isinstance(message := await self._received.__anext__(), Exception):
+            await self._answer(message)
+        return message
+
+    async def __aenter__(self) -> _Readable:
+        await self._received.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: Any) -> Any:
+        return await self._received.__aexit__(*error)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._received, name)
+
+    async def _answer(self, error: Exception) -> None:
+        if (answer := unreadable(error)) is not None:
+            await self._sent.send(SessionMessage(answer))
+
+
+def unreadable(error: Exception) -> JSONRPCError | None:
+    """The answer to a line that is no message, with the id of the request where one can be found; None if blank."""
+    complaints = error.errors(include_url=False, include_context=False) if isinstance(error, ValidationError) else []
+    if any(isinstance(each["input"], str) and not each["input"].strip() for each in complaints):
+        return None
+    number = next((number for each in complaints if (number := _id_in(each["input"])) is not None), None)
+    if complaints and complaints[0]["type"] == "json_invalid":
+        data = ErrorData(code=PARSE_ERROR, message=str(validation_error(complaints)))
+    else:
+        data = ErrorData(code=INVALID_REQUEST, message="Expected a message of JSON-RPC 2.0.")
+    return JSONRPCError(jsonrpc="2.0", id=number, error=data)
+
+
+def _id_in(value: Any) -> int | str | None:
+    """The id in a message, or in its line, which Python's reader may understand where a stricter one does not."""
+    try:
+        message = json.loads(value) if isinstance(value, str) else value
+        number = message.get("id")
+        json.dumps(number, ensure_ascii=False).encode()
+    except (ValueError, AttributeError, RecursionError):  # UnicodeError is one of ValueError
+        return None
+    return number if isinstance(number, int | str) and not isinstance(number, bool) else None
+
+
 def mcp_server(service: SpeechService) -> MCPServer:
     """The MCP server of a service."""
-    server = MCPServer("marstts", instructions=INSTRUCTIONS, version=marstts.__version__, log_level="WARNING")
+    server = AnsweringServer("marstts", instructions=INSTRUCTIONS, version=marstts.__version__, log_level="WARNING")
 
     @server.tool(structured_output=False)
     async def speak(
