@@ -23,8 +23,30 @@ from importlib.util import find_spec
 from types import ModuleType
 
 
+def escaped(text: str) -> str:
+    """`text` with every character that is not printable as its escape; lines and tabs stay.
+
+    Strings of files from others may hold codes that a terminal obeys.
+    """
+    if text.isprintable():
+        return text
+    return "".join(each if each in "\n\t" else escaped_character(each) for each in text)
+
+
+def escaped_character(character: str) -> str:
+    """A printable character itself; any other one as its escape."""
+    if character.isprintable():
+        return character
+    if "\udc80" <= character <= "\udcff":  # how Python carries a byte that is no UTF-8
+        return f"\\x{ord(character) - 0xDC00:02x}"
+    return character.encode("unicode_escape").decode("ascii")
+
+
 class MarsError(Exception):
-    """Base of every error whose message is meant for the user."""
+    """Base of every error whose message is meant for the user; what it quotes of files is escaped."""
+
+    def __str__(self) -> str:
+        return escaped(super().__str__())
 
 
 class AudioError(MarsError):

@@ -17,7 +17,7 @@ from typing import Annotated
 import typer
 
 from marstts.cli.main import CommandGroup
-from marstts.cli.terminal import configure_logging, printed_warnings, silence_libraries
+from marstts.cli.terminal import configure_logging, printed_warnings, say, silence_libraries
 from marstts.errors import DataError
 from marstts.evaluation.open_systems import SystemOptions, find_systems, model_folder, split_label
 from marstts.evaluation.score import generate_takes
@@ -74,7 +74,7 @@ def serve(test: TestSource, address: Address = LOCAL, port: Port = 8765) -> None
         open_server(SessionService(plan, store), address, port) as server,
     ):
         log.info(f"{config.title}: {len(plan.plan(0))} recordings a listener; answers in {config.database}")
-        typer.echo(server.address)
+        say(server.address)
         with suppress(KeyboardInterrupt):
             server.serve()
         log.info(f"listeners so far: {store.count()}; `marstts-listening-test analyze {test}` shows the results")
@@ -88,7 +88,7 @@ def analyze_command(
     """Exclude listeners who broke the test's rules, and print means with 95 % intervals."""
     config = read_listening_test(test)
     analysis = analyze(read_records(config.database), config.rules, config.headphones)
-    typer.echo(json.dumps(as_json(analysis, config.rules), indent=2) if as_data else as_markdown(analysis))
+    say(json.dumps(as_json(analysis, config.rules), indent=2) if as_data else as_markdown(analysis))
 
 
 @app.command()
@@ -123,9 +123,9 @@ def ab(
             number = serve_once(plan, store, address, port)
             result = count_preferences(store.trials(number), store.choices(number))
     if as_data:
-        typer.echo(json.dumps({"a": a, "b": b, **asdict(result)}))
+        say(json.dumps({"a": a, "b": b, **asdict(result)}))
     else:
-        typer.echo(result.describe(f"A ({printable_text(a)})", f"B ({printable_text(b)})"))
+        say(result.describe(f"A ({printable_text(a)})", f"B ({printable_text(b)})"))
 
 
 @dataclass(frozen=True)

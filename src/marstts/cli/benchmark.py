@@ -15,6 +15,7 @@ import typer
 from marstts.benchmark.plan import QUICK, BenchmarkScale, Measure
 from marstts.benchmark.report import as_json, as_markdown, gather_metadata, gpu_name
 from marstts.benchmark.runner import BenchmarkedModel, has_graphs, named_models, plan_cases, run_case
+from marstts.cli.terminal import say
 from marstts.errors import BenchmarkError, ConfigError
 from marstts.generation.engine import EngineKind
 from marstts.io.files import write_file
@@ -65,7 +66,7 @@ def benchmark(
     metadata = gather_metadata(shlex.join(["marstts", *sys.argv[1:]]), model or ["mini"])
     if json_file is not None:
         write_file(json_file, as_json(metadata, rows), BenchmarkError)
-    typer.echo(as_markdown(metadata, rows), nl=False)
+    say(as_markdown(metadata, rows), nl=False)
     if quick:
         log.warning("these figures are unreliable: --quick only tests that the benchmark works")
 

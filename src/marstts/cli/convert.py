@@ -10,7 +10,7 @@ import typer
 from marstts import models
 from marstts.bundle import PUBLISHED
 from marstts.cli.export import given, refuse_with_nar
-from marstts.cli.terminal import check_utf8
+from marstts.cli.terminal import check_utf8, say
 from marstts.codec.registry import parse_codec
 from marstts.errors import ConfigError, check_installed
 from marstts.io.precision import WeightFormat
@@ -71,7 +71,7 @@ def convert_mars5(ar: Path, nar: Path, output: Path, name: str, codec: str) -> N
     """Write the bundle of a MARS5, and print its sizes."""
     check_installed(("torch",), "released")
     config = models.convert_published_mars5(ar, nar, output, name=name, codec=parse_codec(codec))
-    typer.echo(
+    say(
         f"{printable_name(output)}: {printable_text(name)}, AR of width {config.ar.width} with {config.ar.layers} "
         f"layers, NAR of width {config.nar.width} with {config.nar.encoder_layers} + {config.nar.decoder_layers} layers"
     )
@@ -103,8 +103,8 @@ def convert_mars6(
         codec=parse_codec(codec),
         encoders={role: parse_encoder(encoder, role) for role, encoder in encoders.items()},
     )
-    typer.echo(f"{printable_name(checkpoint)}: SHA-256 {found}")
-    typer.echo(
+    say(f"{printable_name(checkpoint)}: SHA-256 {found}")
+    say(
         f"{printable_name(output)}: {printable_text(name)}, width {config.width}, "
         f"{config.encoder_layers} + {config.global_layers} + "
         f"{config.local_layers} layers, {config.text_vocab_size} text tokens, {config.codebook_size} codes per level"

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from marstts.bundle import PUBLISHED
+from marstts.cli.terminal import say
 from marstts.codec.registry import parse_codec
 from marstts.errors import CheckpointError, ConfigError, check_installed
 from marstts.evaluation.doctor import EXTRAS, Examination, Needs, Parts, examine_machine, examine_model
@@ -68,7 +69,7 @@ def doctor(
     paths = None if files is None else (files[0], files[1])
     found = examine_model(
         model, paths, parts, record=record, reference=reference, speaks=speech,
-        on_step=lambda step: typer.echo(step, err=True),
+        on_step=lambda step: say(step, err=True),
     )  # fmt: skip
     show(found)
 
@@ -77,7 +78,7 @@ def show_machine(needs: Needs) -> None:
     """Print what a machine lacks, and end there."""
     findings = examine_machine(needs)
     for finding in findings:
-        typer.echo(str(finding))
+        say(str(finding))
     if findings:
         raise ConfigError(f"{len(findings)} of the things that are needed are missing, see above")
 
@@ -87,10 +88,10 @@ def show(found: Examination) -> None:
     name = printable_text(found.model, 100)
     for kind in Kind:
         for finding in found.of(kind):
-            typer.echo(f"{kind.value}: {finding}")
+            say(f"{kind.value}: {finding}")
     for note in found.notes:
-        typer.echo(printable_text(note, 600))
+        say(printable_text(note, 600))
     bad = len(found.of(Kind.DEFECT)) + len(found.of(Kind.DIFFERENCE))
     if bad:
         raise CheckpointError(f"{name}: {bad} lines above name what is wrong")
-    typer.echo(f"{name}: nothing is wrong{' but for what is doubtful above' if found.findings else ''}")
+    say(f"{name}: nothing is wrong{' but for what is doubtful above' if found.findings else ''}")

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from marstts.cli.terminal import say
 from marstts.errors import check_installed
 
 PACKAGES = ("torch",)
@@ -51,4 +52,4 @@ def estimate(
         tflops,
         throughput,
     )
-    typer.echo(estimate_cost(recipe).line)
+    say(estimate_cost(recipe).line)

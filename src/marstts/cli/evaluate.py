@@ -17,7 +17,7 @@ import typer
 
 import marstts
 from marstts.cli.ray_option import Ray
-from marstts.cli.terminal import check_not_read, messages, printed_warnings
+from marstts.cli.terminal import check_not_read, messages, printed_warnings, say
 from marstts.data.ray_cluster import open_executor
 from marstts.data.workers import Executor
 from marstts.errors import DataError
@@ -144,7 +144,7 @@ def evaluate_systems(
     trials = subsample(open_testset(testset, root), limit)
     names = [*system, *default_baselines([name for name in names if name not in system], trials)]
     score_into(output, names, trials, options, config, open_executor(workers, ray, default=2))
-    typer.echo(report_folder(output, f"{testset}, {len(trials)} trials, {trials_digest(trials)}"))
+    say(report_folder(output, f"{testset}, {len(trials)} trials, {trials_digest(trials)}"))
 
 
 def check_before_work(

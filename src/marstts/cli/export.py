@@ -12,7 +12,7 @@ import typer
 
 from marstts import models
 from marstts.bundle import CODEC_FOLDER, TOKENIZER_FILE, check_revision, find_bundle, parts_of, read_info
-from marstts.cli.terminal import check_utf8
+from marstts.cli.terminal import check_utf8, say
 from marstts.codec.registry import open_codec, parse_codec
 from marstts.errors import ConfigError, check_installed
 from marstts.generation.request import SamplingConfig
@@ -162,7 +162,7 @@ def both_parts(ar: Path, nar: Path) -> PartProvenance | None:
 def print_written(output: Path) -> None:
     """Print name, revision and size of a bundle."""
     label = printable_text(read_info(output).label)
-    typer.echo(f"{printable_name(output)}: {label}, {megabytes(output):.1f} MB")
+    say(f"{printable_name(output)}: {label}, {megabytes(output):.1f} MB")
 
 
 def settings_of(template: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -206,14 +206,14 @@ def upgrade(
 def show(model: Annotated[str, typer.Argument(metavar="MODEL", help="A bundle, by name or folder.")]) -> None:
     """Print name, revision and provenance of a bundle, whose tensors are compared with its revision."""
     info = check_revision(find_bundle(model))
-    typer.echo(f"{printable_text(info.label)} ({info.architecture})")
+    say(f"{printable_text(info.label)} ({info.architecture})")
     for part in (info.architecture, CODEC_FOLDER, *info.encoders):
-        typer.echo(f"\n{part}")
+        say(f"\n{part}")
         record = info.provenance.get(part, PartProvenance())
         known = {name: value for name, value in record.model_dump().items() if value}
         for name, value in (known or {"provenance": "not recorded"}).items():
             shown = ", ".join(f"{key} {one}" for key, one in value.items()) if isinstance(value, dict) else value
-            typer.echo(f"  {name}: {printable_text(shown)}")
+            say(f"  {name}: {printable_text(shown)}")
 
 
 @bundle_app.callback()
@@ -238,7 +238,7 @@ def upgrade_to(
     models.upgrade_bundle(model, output, weights, provenance)
     kept = "weights as before" if weights is None else weights.value
     label = printable_text(read_info(output).label)
-    typer.echo(f"{printable_name(output)}: {label}, {kept}, {megabytes(output):.1f} MB")
+    say(f"{printable_name(output)}: {label}, {kept}, {megabytes(output):.1f} MB")
 
 
 def chosen_parts(template: str | None, codec: str | None, encoders: dict[str, str | None]) -> dict[str, Any]:

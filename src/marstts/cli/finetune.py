@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from marstts.cli.terminal import say
 from marstts.errors import check_installed
 from marstts.io.config import read_config
 from marstts.io.reading import printable_name
@@ -68,7 +69,7 @@ def finetune(
     if found is None:  # another process of torchrun than the first
         return
     bundle = printable_name(output / "bundle")
-    typer.echo(f"{found.table}\n{found.summary}")
-    typer.echo(f"{bundle}: written; listen with `marstts-listening-test ab {printable_name(init_from)} {bundle}`")
+    say(f"{found.table}\n{found.summary}")
+    say(f"{bundle}: written; listen with `marstts-listening-test ab {printable_name(init_from)} {bundle}`")
     if not found.helped:
         raise typer.Exit(DID_NOT_HELP)

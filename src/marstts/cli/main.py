@@ -22,7 +22,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 import marstts
-from marstts.cli.terminal import configure_logging, silence_libraries
+from marstts.cli.terminal import configure_logging, say, silence_libraries
 from marstts.errors import MarsError, MissingExtraError
 from marstts.io.reading import DISK_ERRNOS, describe_os_error, printable_name, printable_text
 
@@ -138,15 +138,15 @@ class CommandGroup(TyperGroup):
             with ended_by_sigterm():
                 return self.run(ctx)
         except Terminated as error:
-            typer.echo(f"{self.program}: ended by SIGTERM", err=True)
+            say(f"{self.program}: ended by SIGTERM", err=True)
             raise typer.Exit(code=128 + signal.SIGTERM) from error
         except MarsError as error:
-            typer.echo(f"{self.program}: {printable_text(str(error), MAX_SENTENCE)}", err=True)
+            say(f"{self.program}: {printable_text(str(error), MAX_SENTENCE)}", err=True)
             raise typer.Exit(code=2) from error
         except (OSError, MemoryError) as error:
             if (sentence := describe_system_error(error)) is None:
                 raise
-            typer.echo(f"{self.program}: {sentence}", err=True)
+            say(f"{self.program}: {sentence}", err=True)
             raise typer.Exit(code=2) from error
 
     def run(self, ctx: Any) -> Any:
@@ -249,7 +249,7 @@ app = typer.Typer(cls=LazyGroup, no_args_is_help=True, pretty_exceptions_enable=
 def print_version(is_given: bool) -> None:
     """Print the version and exit, where the option is given."""
     if is_given:
-        typer.echo(f"marstts {marstts.__version__}")
+        say(f"marstts {marstts.__version__}")
         raise typer.Exit()
 
 

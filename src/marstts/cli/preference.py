@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from marstts.cli.ray_option import Ray
+from marstts.cli.terminal import say
 from marstts.data.ray_cluster import open_executor
 from marstts.errors import require
 from marstts.io.config import read_config
@@ -53,7 +54,7 @@ def mine(
     """Speak texts in the voices of recordings, then the recordings' words in the voices of these takes."""
     settings = MineConfig() if config is None else read_config(MineConfig, config)
     report = mine_takes(model, references, texts, output, settings, executor=open_executor(workers, ray))
-    typer.echo(
+    say(
         f"{printable_name(output)}: {report.takes} takes, {report.generated_now} of them generated now; "
         f"{report.errors} incomplete, see `error` in their lines"
     )
@@ -75,7 +76,7 @@ def pairs(
         f"mean {metric.replace('_', ' ')} {every[metric]['mean']:.2f}, of rejected takes {rejected[metric]['mean']:.2f}"
         for metric in every
     )
-    typer.echo(
+    say(
         f"{printable_name(output)}: {report['pairs']} pairs of {report['takes']} takes; {means}; "
         f"examples in {printable_name(output.stem)}-report"
     )
@@ -113,4 +114,4 @@ def train(
     metrics = f"CER {best.cer:.3f}, similarity {best.similarity:.3f}, failure rate {best.failure_rate:.0%}"
     kept = "no step is better than the initial model, which is kept"
     outcome = f"step {best.step} is the best" if best.step else kept
-    typer.echo(f"{printable_name(output / 'best')}: {outcome}: {metrics}")
+    say(f"{printable_name(output / 'best')}: {outcome}: {metrics}")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from marstts.cli.terminal import say
 from marstts.data.corpora.build_manifest import Audio, ManifestConfig, build_manifest
 from marstts.data.corpora.catalog import RECIPES, problem
 from marstts.data.workers import Processes
@@ -90,7 +91,7 @@ def synthetic(
         os.environ[FOLDER_VARIABLE] = str(kokoro)  # for the workers
     files = [weighted_file(item) for item in sentences]
     report = build(read_config(SyntheticConfig, config), files, output, Processes(workers))
-    typer.echo(
+    say(
         f"{printable_name(output / 'utterances.jsonl')}: {report.utterances} utterances, "
         f"{report.seconds / 3600:.2f} h, {report.made_now} rendered now; {report.rejects} rejected, see rejects.jsonl"
     )
@@ -108,7 +109,7 @@ def check(
     problems = [found for name in names if (found := problem(name, root / name))]
     if problems:
         raise DataError("; ".join(problems))
-    typer.echo(f"{printable_name(root)}: {', '.join(names)} can be read")
+    say(f"{printable_name(root)}: {', '.join(names)} can be read")
 
 
 @app.command()
@@ -186,7 +187,7 @@ def corpus_command(name: str) -> Callable[..., None]:
 def write(recordings: Iterable[RawUtterance | RejectedItem], output: Path, options: ManifestConfig) -> None:
     """Build the manifest, and print a summary."""
     report = build_manifest(recordings, output, options)
-    typer.echo(f"{printable_name(output / 'utterances.jsonl')}: {report.summary} (see rejects.jsonl)")
+    say(f"{printable_name(output / 'utterances.jsonl')}: {report.summary} (see rejects.jsonl)")
 
 
 for corpus in RECIPES:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from marstts.cli.evaluate import models_of, run_metadata
+from marstts.cli.terminal import say
 from marstts.evaluation.report import STEM, draw_wer_by_style, format_summary, write_report
 from marstts.evaluation.summary import gather_scores, summarize
 from marstts.io.files import write_file
@@ -27,5 +28,5 @@ def report(
     if any(score.words is not None for score in systems.scores):
         draw_wer_by_style(summarize(systems.scores), output)
         write_file(output / "report.md", markdown + f"\n![Word error rate by style]({STEM}.png)\n")
-    typer.echo(format_summary(systems.scores))
-    typer.echo(f"all columns, intervals and styles: {printable_name(output / 'report.md')}")
+    say(format_summary(systems.scores))
+    say(f"all columns, intervals and styles: {printable_name(output / 'report.md')}")

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from pydantic import ValidationError
 
+from marstts.cli.terminal import say
 from marstts.errors import ConfigError, check_installed
 from marstts.generation.engine import EngineKind
 from marstts.io.reading import describe_os_error, printable_name, read_text
@@ -250,7 +251,7 @@ def serve_model(
             f"voices in {settings.voices_folder}"
         )
         with suppress(KeyboardInterrupt):
-            server.serve(on_start=lambda: typer.echo(server.address))
+            server.serve(on_start=lambda: say(server.address))
 
 
 def serve_mcp(open_model: OpenModel, settings: ServeSettings) -> None:

@@ -5,7 +5,6 @@ Upstream: `speak`.  Downstream: `audio.writer`, the terminal.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +17,7 @@ import typer
 from marstts import audio
 from marstts.cli.book_output import M4B_SUFFIX, REPORT_FILE, report_folder
 from marstts.cli.streaming import LOUDSPEAKER, STANDARD_OUTPUT, StreamReport
-from marstts.cli.terminal import progress_of, warn
+from marstts.cli.terminal import progress_of, say, say_json, warn
 from marstts.errors import AudioError, require
 from marstts.io.reading import printable_name, printable_text
 from marstts.synthesis.model_session import OnTake
@@ -90,22 +89,22 @@ def report(speech: StreamReport, output: str, *, as_json: bool, verbose: bool = 
         warn(warning)
     piped = output == STANDARD_OUTPUT
     if as_json:
-        typer.echo(json.dumps(speech.report(), ensure_ascii=False, indent=2), err=piped)
+        say_json(speech.report(), indent=2, err=piped)
         return
     if output == LOUDSPEAKER:
-        typer.echo(f"Played {speech.seconds:.1f} s")
+        say(f"Played {speech.seconds:.1f} s")
     else:
         name = "standard output" if piped else printable_name(output)
-        typer.echo(f"Wrote {name} ({speech.seconds:.1f} s)", err=piped)
+        say(f"Wrote {name} ({speech.seconds:.1f} s)", err=piped)
     if not verbose:
         return
-    typer.echo(
+    say(
         f"  {speech.compute_seconds:.1f} s of compute, the first audio after {speech.first_audio_seconds:.2f} s",
         err=piped,
     )
     for take in speech.takes:
         attempts = "1 attempt" if take["attempts"] == 1 else f"{take['attempts']} attempts"
-        typer.echo(
+        say(
             f"  {take['seconds']:5.1f} s  stopped by {take['stop']}, top-p {take['top_p']:g}, {attempts}: "
             f"{printable_text(take['text'])}",
             err=piped,
@@ -115,10 +114,10 @@ def report(speech: StreamReport, output: str, *, as_json: bool, verbose: bool = 
 def report_lines(outcome: Outcome, output: str, *, as_json: bool, what: str = "lines") -> None:
     """Print how many lines or chapters were spoken; exit code 1 where some could not be."""
     if as_json:
-        typer.echo(json.dumps(asdict(outcome)))
+        say_json(asdict(outcome))
     else:
         kept = f", {outcome.kept} kept from before" if outcome.kept else ""
-        typer.echo(
+        say(
             f"Wrote {printable_name(output)} ({outcome.spoken} {what[:-1] if outcome.spoken == 1 else what} spoken"
             f"{kept}); details are in {printable_name(report_folder(Path(output)) / REPORT_FILE)}"
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import sys
@@ -13,7 +14,9 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 
-from marstts.errors import ConfigError
+import typer
+
+from marstts.errors import ConfigError, escaped
 from marstts.io.reading import printable_name, printable_text
 from marstts.synthesis.clone import ReferenceWarning
 from marstts.voice import Voice
@@ -31,6 +34,19 @@ def messages() -> Console:
     from rich.console import Console  # rich takes 0.07 s to import, and most runs print nothing
 
     return Console(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True)
+
+
+def say(text: object, *, err: bool = False, nl: bool = True) -> None:
+    """Print a result; characters that are not printable, which a terminal may obey, are shown as escapes."""
+    typer.echo(escaped(str(text)), err=err, nl=nl)
+
+
+def say_json(value: object, *, err: bool = False, indent: int | None = None) -> None:
+    """Print a value as JSON, in which characters that are not printable are escapes of JSON."""
+    text = json.dumps(value, ensure_ascii=False, indent=indent)
+    if not text.isprintable():
+        text = "".join(each if each == "\n" or each.isprintable() else json.dumps(each)[1:-1] for each in text)
+    typer.echo(text, err=err)
 
 
 def warn(sentence: str) -> None:

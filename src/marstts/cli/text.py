@@ -5,7 +5,6 @@ Upstream: the shell.  Downstream: `speak_input`, `text.reading`, `text.lexicon`.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Annotated
@@ -13,7 +12,7 @@ from typing import Annotated
 import typer
 
 from marstts.cli.speak_input import choose_text
-from marstts.cli.terminal import warn
+from marstts.cli.terminal import say, say_json, warn
 from marstts.errors import TextError
 from marstts.text.books.epub import Notes
 from marstts.text.language import is_no_pronunciation, warnings_of
@@ -81,18 +80,18 @@ def print_passage(passage: Passage, *, explain: bool, as_json: bool) -> None:
         about = {"segments": segments, "left_out": list(passage.left_out)}
         if explain:
             about |= {"written": passage.written, "steps": [step._asdict() for step in steps_of(passage)]}
-        typer.echo(json.dumps(about, ensure_ascii=False))
+        say_json(about)
         return
     for segment in passage.segments:
-        typer.echo(describe(segment))
+        say(describe(segment))
     if explain:
         steps = steps_of(passage)
         width = max((len(step.rule) for step in steps), default=0)
         for step in steps:
-            typer.echo(f"    {step.rule:<{width}}  {step.written!r} -> {step.read!r}")
+            say(f"    {step.rule:<{width}}  {step.written!r} -> {step.read!r}")
         for run in dict.fromkeys(passage.left_out):
             label = "as text" if is_no_pronunciation(run) else "left out"
-            typer.echo(f"    {label:<{width}}  {run!r}")
+            say(f"    {label:<{width}}  {run!r}")
 
 
 def steps_of(passage: Passage) -> list[Step]:

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from marstts.cli.ray_option import Ray
+from marstts.cli.terminal import say
 from marstts.codec.registry import open_codec
 from marstts.data.preprocess import Encoders, PreprocessConfig
 from marstts.data.ray_cluster import open_executor
@@ -68,7 +69,7 @@ def tokenize(
         max_reject_ratio=max_reject_ratio,
         executor=open_executor(workers, ray, gpus=gpus, needs_gpu=device.startswith("cuda")),
     )
-    typer.echo(
+    say(
         f"{printable_name(output)}: {report.utterances} utterances in {report.shards} shards, "
         f"{report.shards_made} of them made now; "
         f"{report.rejects} rejected, see rejects.jsonl"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from marstts.cli.terminal import check_not_read, check_utf8
+from marstts.cli.terminal import check_not_read, check_utf8, say
 from marstts.errors import ConfigError, DataError
 from marstts.io.config import read_config
 from marstts.io.part_provenance import pass_on
@@ -79,7 +79,7 @@ def codec(
     with lock_run(output):
         task = open_task(settings, manifests, output, init_from, device)
         record_training(output, settings, file_digests([manifest for manifest, _ in manifests]), init_from)
-        typer.echo(f"{len(task.segments.known)} utterances to train on, stage {settings.stage.value}")
+        say(f"{len(task.segments.known)} utterances to train on, stage {settings.stage.value}")
         run(task, settings.loop, output)
     if export is not None and name:
         source = None if settings.timbre_speaker is None else Path(settings.timbre_speaker.encoder)
@@ -123,7 +123,7 @@ def mars6(
             run_folder.init_from(task, init_from)
         if is_main():
             record_training(output, settings, {"shards": corpus.digest}, init_from)
-        typer.echo(f"{len(corpus)} utterances, {corpus.seconds / 3600:.1f} h; {task.summary}")
+        say(f"{len(corpus)} utterances, {corpus.seconds / 3600:.1f} h; {task.summary}")
         run(task, settings.loop, output)
 
 
@@ -175,7 +175,7 @@ def train_mars5(settings: Any, data: list[Path], output: Path, tokenizers_from: 
         vocabulary = open_vocabulary(settings, corpus, output, tokenizers_from)
         if is_main():
             record_training(output, settings, {"shards": corpus.digest})
-        typer.echo(
+        say(
             f"{len(corpus)} utterances, {corpus.seconds / 3600:.1f} h; {vocabulary.text.vocab_size} text and "
             f"{vocabulary.speech.vocab_size} speech tokens"
         )
@@ -196,7 +196,7 @@ def tokenizer(
     output.parent.mkdir(parents=True, exist_ok=True)
     trained.save(output)
     tokens = printable_text(" ".join(trained.special_tokens))
-    typer.echo(f"{printable_name(output)}: {trained.vocab_size} entries; special tokens: {tokens}")
+    say(f"{printable_name(output)}: {trained.vocab_size} entries; special tokens: {tokens}")
 
 
 @app.command()
@@ -231,7 +231,7 @@ def speaker(
         task = open_task(settings, data, output, init_from, device)
         record_training(output, settings, file_digests(data), init_from)
         held_out = sum(map(len, task.held_out))
-        typer.echo(f"{len(task.known)} utterances to train on, {held_out} of held-out speakers")
+        say(f"{len(task.known)} utterances to train on, {held_out} of held-out speakers")
         run(task, settings.loop, output)
     if export is not None:
         export_encoder(load_encoder(output), export)

@@ -5,14 +5,13 @@ Upstream: the shell.  Downstream: `synthesis.clone`, voice files; `synthesis.clo
 
 from __future__ import annotations
 
-import json
 from datetime import date
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from marstts.cli.terminal import check_not_read, check_utf8, print_prefix, printed_warnings
+from marstts.cli.terminal import check_not_read, check_utf8, print_prefix, printed_warnings, say, say_json
 from marstts.errors import VoiceError
 from marstts.io.reading import printable_name, printable_text
 from marstts.synthesis.clone.packaged import packaged_names, voice_table
@@ -69,7 +68,7 @@ def create(
         own_voices().add(voice)
     else:
         voice.save(Path(output))
-    typer.echo(f"{printable_name(output or name)}: {describe_depth(voice)}")
+    say(f"{printable_name(output or name)}: {describe_depth(voice)}")
 
 
 @app.command("list")
@@ -80,13 +79,13 @@ def list_voices(
     table, own = voice_table(), own_voices().entries()
     if json_output:
         rows = [*(entry.model_dump() for entry in table.voices), *map(own_row, own)]
-        typer.echo(json.dumps(rows, ensure_ascii=False, indent=2))
+        say_json(rows, indent=2)
         return
     for entry in table.voices:
         mark = " (default)" if entry.name == table.default else ""
-        typer.echo(f"{entry.name + mark:20} {entry.description}; {entry.license}")
+        say(f"{entry.name + mark:20} {entry.description}; {entry.license}")
     for row in map(own_row, own):
-        typer.echo(f"{printable_text(row['name']):20} {row['description']}")
+        say(f"{printable_text(row['name']):20} {row['description']}")
 
 
 @app.command()
@@ -110,7 +109,7 @@ def show(
         "reference": f"kept, {len(voice.reference) / 1000:.0f} kB" if voice.reference else "not kept",
     }
     for label, value in rows.items():
-        typer.echo(f"{printable_text(label) + ':':15}{printable_text(value)}")
+        say(f"{printable_text(label) + ':':15}{printable_text(value)}")
 
 
 @app.command()
@@ -122,7 +121,7 @@ def rename(
     check_utf8(name=name, new_name=new_name)
     check_own(name)
     renamed = own_voices().rename(name, new_name)
-    typer.echo(f"{printable_text(name)} is now {printable_text(renamed.name)}")
+    say(f"{printable_text(name)} is now {printable_text(renamed.name)}")
 
 
 @app.command()
@@ -135,7 +134,7 @@ def delete(
     for name in chosen:
         check_own(name)
     for name in chosen:
-        typer.echo(f"deleted {printable_text(own_voices().delete(name).name)}")
+        say(f"deleted {printable_text(own_voices().delete(name).name)}")
 
 
 def check_own(name: str) -> None:

@@ -21,7 +21,7 @@ from typing import Any, BinaryIO, TextIO
 
 from pydantic_core import from_json
 
-from marstts.errors import FileError, MarsError
+from marstts.errors import FileError, MarsError, escaped_character
 
 LARGE_EXPONENT = re.compile(r"[eE]\+?\d{3}")
 """Text without which no number is infinite."""
@@ -186,16 +186,8 @@ def printable_name(name: str | bytes | os.PathLike[str]) -> str:
 def printable_text(text: str, limit: int = 1000) -> str:
     """Text from a file for a message: one line of at most `limit` characters and a sign of what was cut out."""
     if not text.isprintable():
-        text = "".join(map(_printable_character, text))
+        text = "".join(map(escaped_character, text))
     return text if len(text) <= limit else f"{text[: limit // 2]}…{text[-(limit // 2) :]}"
-
-
-def _printable_character(character: str) -> str:
-    if character.isprintable():
-        return character
-    if "\udc80" <= character <= "\udcff":  # how Python carries a byte that is no UTF-8
-        return f"\\x{ord(character) - 0xDC00:02x}"
-    return character.encode("unicode_escape").decode("ascii")
 
 
 def describe_os_error(error: OSError) -> str:
