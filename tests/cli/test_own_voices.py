@@ -135,3 +135,32 @@ def test_a_new_voice_does_not_make_a_book_begin_anew(me: str, reference_file: Pa
     done("voice", "create", reference_file, "--name", "another")
     assert "1 kept" in done("speak", "--file", "book.txt", "--voice", "me", "--output", "book/")
     assert made and made == {path: path.stat().st_mtime_ns for path in Path("book").glob("*.mp3")}
+
+
+LINES = """The cat sat.
+[voice:me] It rained.
+[voice:Tom] It snowed.
+"Hello," she said.
+"""
+
+
+def test_lines_of_a_batch_are_spoken_by_own_and_named_voices(me: str, reference_file: Path, speakers: dict[str, str]):
+    Path("lines.txt").write_text(LINES)
+    Path("voices").mkdir()
+    done("voice", "create", reference_file, "--name", "Tom", "--output", "voices/tom.voice")
+    batch = ["speak", "--file", "lines.txt", "--batch", "2", "--voices", "voices", "--dialogue", "me"]
+    assert "4 " in done(*batch, "--voice", "tom", "--output", "out")
+    assert speakers == {
+        "The cat sat.": "Tom", "It rained.": "me", "It snowed.": "Tom", '"Hello,"': "me", "she said.": "Tom",
+    }  # fmt: skip
+    Path("lines.txt").write_text("It thawed.\n")
+    done("speak", "--file", "lines.txt", "--batch", "2", "--voices", VoiceFolder().folder, "--voice", "ME", "-o", "own")
+    assert speakers["It thawed."] == "me"
+
+
+def test_pauses_count_for_the_lines_of_a_batch(me: str):
+    Path("lines.txt").write_text("It rained. It snowed.\n")
+    for folder, pauses in (("short", "sentence=0.3"), ("long", "sentence=2")):
+        done("speak", "--file", "lines.txt", "--batch", "1", "--voice", me, "--pauses", pauses, "--output", folder)
+    sizes = [len(Path(folder, "0001.wav").read_bytes()) for folder in ("short", "long")]
+    assert sizes[1] - sizes[0] > 24_000

@@ -18,7 +18,7 @@ from marstts.synthesis.synthesizer import Synthesizer
 def speak_lines(synthesizer: Synthesizer, text: str, choices: Choices, folder: Path, batch: int) -> Outcome:
     """Speak every line of `text` that is not blank into `folder`, at most `batch` sentences at a time.
 
-    Of the choices, voice, seed, top-p and continuation count. Raises the errors of `spoken_folder.speak_missing`.
+    Of the choices, all but the speed count. Raises the errors of `spoken_folder.speak_missing`.
     """
 
     def speak(lines: list[Line]) -> Iterator[dict[str, Any]]:
@@ -29,6 +29,9 @@ def speak_lines(synthesizer: Synthesizer, text: str, choices: Choices, folder: P
             top_p=choices.top_p,
             continuation=choices.continuation,
             batch=batch,
+            named=choices.voices,
+            dialogue=choices.dialogue,
+            pauses=choices.pauses,
         ):
             line = lines[result.index - 1]
             if result.speech is None:

@@ -62,7 +62,7 @@ def speak(
     check_utf8(text=text, transcript=transcript)
     check_options(
         reference=reference, transcript=transcript, voice=voice, file=file, stream=stream, batch=batch, words=words,
-        names_voices=any((voices, cast, dialogue, pauses)), speed=speed,
+        speed=speed,
     )  # fmt: skip
     check_not_read([output, words], reference, voice, file, lexicon, cast)
     silence = read_pauses(pauses)

@@ -113,7 +113,6 @@ def check_options(
     stream: bool,
     batch: int | None,
     words: str | None = None,
-    names_voices: bool = False,
     speed: float = 1.0,
 ) -> None:
     """Raise ConfigError where options exclude each other."""
@@ -121,8 +120,6 @@ def check_options(
         captions.check_captions(words)
         if batch is not None:
             raise ConfigError("--words goes with one text; it does not go with --batch")
-    if batch is not None and names_voices:
-        raise ConfigError("--voices, --cast, --dialogue and --pauses do not go with --batch")
     if reference is not None and voice is not None:
         raise ConfigError("give the voice either with --reference or with --voice, not both")
     if transcript is not None and reference is None:

@@ -189,17 +189,22 @@ class Synthesizer(ModelSession):
         continuation: Continuation = Continuation.FIXED_REFERENCE,
         batch: int = DEFAULT_BATCH,
         scheduler: SharedScheduler | None = None,
+        named: Mapping[str, Voice] = NO_VOICES,
+        dialogue: str | None = None,
+        pauses: Pauses = USUAL_PAUSES,
     ) -> Generator[SpeakResult, None, None]:
         """Speak each text as `speak` does, at most `batch` sentences at a time; yields results as they are done.
 
-        `voices` and `seeds` are one value for all texts, or one value for each. The result of a text that cannot be
+        `voices` and `seeds` are one value for all texts, or one value for each; `named` are the voices that texts may
+        name. The result of a text that cannot be
         spoken has its error; the other texts are spoken all the same. Raises ConfigError if the numbers of texts,
         voices and seeds differ, for a single text instead of a list, and for a `batch` below 1.
         """
         if batch < 1:
             raise ConfigError(f"a batch needs room for 1 sentence or more, but has {batch}")
         rows = pair_up(texts, self.open_voices(voices), seeds)
-        runs = [self._text(*row, top_p, continuation, index=index) for index, row in enumerate(rows, 1)]
+        shared = {"voices": named, "dialogue": dialogue, "pauses": pauses}
+        runs = [self._text(*row, top_p, continuation, index=index, **shared) for index, row in enumerate(rows, 1)]
         queue = Scheduler(self.engine, batch) if scheduler is None else SchedulerClient(scheduler)
         return self._run_texts(iter(runs), queue, batch, None)
 
