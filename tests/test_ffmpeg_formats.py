@@ -58,6 +58,16 @@ RECORDED = [
 ]
 
 
+@pytest.mark.parametrize("video", [False, True])
+@pytest.mark.parametrize("kept", [0.2, 0.5, 0.95])
+def test_a_cut_mpeg4_file_without_its_index_is_refused_as_cut_short(video: bool, kept: float):
+    content = ffmpeg_encoded("mp4", "aac", video=video)
+    index = content.rindex(b"moov") - 4
+    for cut in (content[: int(kept * len(content))], content[:index], content[: index + 40]):
+        with pytest.raises(AudioError, match=r"cut short.*index.*missing"):
+            audio.read(cut)
+
+
 @pytest.mark.parametrize(("container", "codec", "video"), RECORDED)
 def test_formats_of_phones_and_browsers_are_read(tmp_path, container, codec, video):
     content = ffmpeg_encoded(container, codec, video=video)

@@ -177,6 +177,41 @@ def test_music_under_the_voice_is_warned_about(reference: Waveform):
             make_voice(Waveform(0.5 * mixed.astype(np.float32), speech.sample_rate))
 
 
+def chords(seconds: float, sample_rate: int, *, change: bool) -> np.ndarray:
+    """A chord of power 1 that sounds on, or one each second that fades, with an overtone."""
+    time = np.arange(round(seconds * sample_rate)) / sample_rate
+    if not change:
+        return sum(np.sin(2 * np.pi * pitch * time) for pitch in (220, 277, 330)) / np.sqrt(1.5)
+    pitches = np.array([(220, 277, 330), (196, 247, 294), (175, 220, 262)])[(time // 1).astype(int) % 3].T
+    sound = sum((np.sin(2 * np.pi * pitch * time) + 0.4 * np.sin(4 * np.pi * pitch * time)) for pitch in pitches)
+    sound = sound * np.exp(-(time % 1.0))
+    return sound / np.sqrt((sound**2).mean())
+
+
+@pytest.mark.filterwarnings("ignore:.*clipped")
+@pytest.mark.parametrize("decibels", [18, 20, 22])
+@pytest.mark.parametrize("change", [False, True])
+def test_soft_music_under_the_voice_is_warned_about(reference: Waveform, decibels: float, change: bool):
+    """With pauses of a quiet room, more than 20 dB below the voice: softer music fills what pauses there are."""
+    speech = repeated(reference, 2)
+    music = chords(speech.seconds, speech.sample_rate, change=change)[: len(speech.samples)]
+    level = np.sqrt((speech.samples**2).mean())
+    mixed = 0.5 * (speech.samples + 10 ** (-decibels / 20) * level * music)
+    with pytest.warns(ReferenceWarning, match="under the voice.*music"):
+        make_voice(Waveform(mixed.astype(np.float32), speech.sample_rate))
+
+
+@pytest.mark.filterwarnings("error::marstts.synthesis.clone.ReferenceWarning")
+@pytest.mark.parametrize("decibels", [28, 35])
+def test_a_room_with_noise_is_not_called_music(reference: Waveform, decibels: float):
+    speech = repeated(reference, 2)
+    noise = np.random.default_rng(0).standard_normal(len(speech.samples))
+    noise = np.convolve(noise, np.ones(8) / np.sqrt(8), mode="same")  # duller, as of rooms
+    level = np.sqrt((speech.samples**2).mean())
+    mixed = 0.5 * (speech.samples + 10 ** (-decibels / 20) * level * noise)
+    make_voice(Waveform(mixed.astype(np.float32), speech.sample_rate))
+
+
 def test_telephone_quality_is_warned_about(reference: Waveform):
     with pytest.warns(ReferenceWarning, match="8 kHz, as telephones"):
         make_voice(resample(reference, 8_000))

@@ -55,6 +55,27 @@ def missing_wav_length(file: BinaryIO) -> int | None:
     return None
 
 
+def mp4_lacks_its_index(file: BinaryIO) -> bool:
+    """Return True where the boxes of an MPEG-4 file end, or are cut off, before one with the index (`moov`).
+
+    Many recorders write it last, and without it nothing can be decoded. The position of the file is lost.
+    """
+    size, place = file.seek(0, 2), 0
+    for _ in range(MAX_CHUNKS):
+        file.seek(place)
+        head = file.read(16)
+        if len(head) < 8:
+            return True
+        length = int.from_bytes(head[:4], "big")
+        length = int.from_bytes(head[8:16], "big") if length == 1 else length or size - place
+        if head[4:8] == b"moov":
+            return place + length > size
+        if length < 8:
+            return False
+        place += length
+    return False
+
+
 def _are_chunks(file: BinaryIO, place: int, size: int, order: Literal["little", "big"]) -> bool:
     """Whether nothing but whole chunks lies between a place and the end of a WAV file."""
     for _ in range(MAX_CHUNKS):

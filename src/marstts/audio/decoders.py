@@ -224,6 +224,12 @@ class FFmpegDecoder:
 
     def __init__(self, name: str, file: BinaryIO, container: str) -> None:
         self._av = require("av", EXTRA)
+        if container == "mov" and completeness.mp4_lacks_its_index(file):
+            raise IncompleteAudioError(
+                f"{name}: cut short; the index that this MPEG-4 file had at its end is missing, and without it "
+                "nothing can be decoded; copy or record the file again"
+            )
+        file.seek(0)
         try:
             self._container = self._av.open(file, mode="r", format=container, metadata_errors="replace")
         except (self._av.FFmpegError, ValueError) as error:

@@ -9,7 +9,6 @@ prefix is a part of the reference, if the model can find the words of that part 
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
@@ -24,6 +23,7 @@ from marstts.data.voice_activity import SpeechDetector
 from marstts.errors import AudioError, TextError
 from marstts.generation.speech_model import SpeechModel
 from marstts.speaker.base import MAX_REFERENCE_SECONDS, REFERENCE_LOUDNESS, SpeakerEncoder
+from marstts.synthesis.clone.background import describe_background
 from marstts.synthesis.clone.prefix_cut import (
     MIN_CHARACTERS_PER_SECOND,
     AlignedReference,
@@ -55,10 +55,6 @@ below it; an unclipped sine has three times as many."""
 
 MIN_FULL_RATE = 16_000
 """Hz; recordings of less lack a part of what makes a voice."""
-
-MIN_CONTRAST_DB, MIN_CONTRAST_SECONDS = 20.0, 2.0
-"""Least difference between the loudest frames of a recording and its pauses. In 24 recordings of
-people in quiet rooms it is 25 to 65 dB; with a chord 12 dB below the voice, 13 to 18 dB."""
 
 MIN_REFERENCE_LOUDNESS = -60.0
 """LUFS; quieter recordings are taken for silence."""
@@ -214,17 +210,6 @@ def prepare(recording: Waveform, sample_rate: int, source: str) -> Waveform:
     return audio.normalize_loudness(waveform, REFERENCE_LOUDNESS)
 
 
-def loudness_contrast(waveform: Waveform) -> float:
-    """How many dB the quietest frames are below the loudest ones; infinite for a recording too short to tell."""
-    if waveform.seconds < MIN_CONTRAST_SECONDS:
-        return math.inf
-    samples = first_seconds(waveform).samples.astype(np.float64)
-    hop = waveform.sample_rate // 50
-    power = (samples[: len(samples) // hop * hop].reshape(-1, hop) ** 2).mean(axis=1)
-    quiet, loud = np.percentile(10.0 * np.log10(power + 1e-12), (2, 90))
-    return float(loud - quiet)
-
-
 def check_speech(waveform: Waveform, source: str, min_ratio: float) -> None:
     """Raise AudioError where less than `min_ratio` of the recording is speech, by voice activity detection.
 
@@ -237,11 +222,8 @@ def check_speech(waveform: Waveform, source: str, min_ratio: float) -> None:
         raise AudioError(
             f"{source}: {ratio:.0%} of the recording is speech; cloning needs someone speaking, without music or noise"
         )
-    if (contrast := loudness_contrast(waveform)) < MIN_CONTRAST_DB:
-        warn(
-            f"{source}: something sounds under the voice, {max(0.0, contrast):.0f} dB below its loudest parts, such as "
-            "music or noise; it may get into the voice, so a recording without it would be better"
-        )
+    if (background := describe_background(first_seconds(waveform))) is not None:
+        warn(f"{source}: {background}; it may get into the voice, so a recording without it would be better")
 
 
 def is_clipped(waveform: Waveform) -> bool:
