@@ -403,6 +403,38 @@ def test_a_whole_book_is_spoken_and_downloaded_as_one_file(user: PageUser, downl
     assert wav.seconds / 2 < last_end[-1] <= wav.seconds
 
 
+def test_the_reading_of_a_book_goes_on_after_a_stop_and_a_reload(user: PageUser):
+    chapters = "\n\n".join(f"Chapter {n}\n\nThe {word} ship left. The {word} boat stayed." for n, word in enumerate(
+        ("first", "second", "third"), 1))  # fmt: skip
+    user.drop("editor", "a.txt", chapters.encode())
+    user.wait(lambda: len(user.all("#part option")) == 3)
+    assert not user.find("continue").is_displayed()
+    user.press("#speak-all")
+    user.wait(lambda: user.find("continue").text == "Continue in part 2")
+    user.press("#stop")
+    user.open()  # again
+    user.wait(lambda: user.find("continue").is_displayed())
+    assert [option.text for option in user.all("#part option")] == ["Chapter 1", "Chapter 2", "Chapter 3"]
+    user.press("#continue")
+    user.wait_until_generated()
+    user.wait(lambda: not user.find("continue").is_displayed())  # it was read to its end
+    assert "2 parts" in user.all("#takes .said")[0].text and user.find("part").get_attribute("value") == "2"
+    assert "third" in user.find("text").get_attribute("value")
+
+
+def test_a_place_of_another_book_is_not_offered(user: PageUser):
+    user.run("localStorage.setItem('marstts-place', JSON.stringify({ title: 'Another', part: 1, from: 3 }))")
+    user.drop("editor", "book.epub", epub())
+    user.wait(lambda: user.find("book").is_displayed())
+    assert not user.find("continue").is_displayed()
+    user.run("localStorage.setItem('marstts-place', JSON.stringify({ title: 'A Small Book', part: 1, from: 1e9 }))")
+    user.open()
+    user.wait(lambda: user.find("continue").is_displayed())
+    user.press("[aria-label='Close the book']")
+    user.open()
+    assert not user.find("book").is_displayed()
+
+
 def test_a_part_that_cannot_be_spoken_is_passed_over_in_a_book(user: PageUser):
     user.drop("editor", "a.txt", b"Chapter 1\n\nA day.\n\nChapter 2\n\nB.\n\nChapter 3\n\nC.")
     user.wait(lambda: len(user.all("#part option")) == 3)

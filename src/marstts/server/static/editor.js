@@ -2,6 +2,7 @@
 
 import * as api from "./api.js";
 import { attempt, byId, make, on, onDrop, onFile, show } from "./dom.js";
+import { keepBook, keptBook, placeIn } from "./reading.js";
 
 const WAIT_MS = 400; // after the last letter, before the readings are asked for
 const REACH = 500; // characters in which the next word is searched
@@ -89,7 +90,10 @@ function changed() {
   else if (book) book.parts[shown].text = area.value;
   render();
   clearTimeout(timer);
-  timer = setTimeout(() => attempt(askReadings), WAIT_MS);
+  timer = setTimeout(() => {
+    keepBook(book, shown);
+    attempt(askReadings);
+  }, WAIT_MS);
 }
 
 async function openFile(file) {
@@ -104,6 +108,15 @@ function openParts(title, parts, index) {
   byId("speak-all").textContent = `Speak all ${parts.length} parts`;
   byId("book").hidden = !book;
   showPart(index, parts);
+  keepBook(book, shown);
+  offerContinue();
+}
+
+// Offer to read on where the reading of the book was interrupted.
+function offerContinue() {
+  const place = book && placeIn(book);
+  byId("continue").hidden = !place;
+  if (place) byId("continue").textContent = `Continue in part ${place.part + 1}`;
 }
 
 function showPart(index, parts = book.parts) {
@@ -114,6 +127,7 @@ function showPart(index, parts = book.parts) {
 
 function closeBook() {
   book = null;
+  keepBook(null);
   byId("book").hidden = true;
 }
 
@@ -151,5 +165,8 @@ export function startEditor() {
   on("close-book", "click", closeBook);
   onDrop("editor", openFile);
   onFile("open", "text-file", openFile);
+  document.addEventListener("place", offerContinue);
+  const kept = keptBook();
+  if (kept) openParts(kept.title, kept.parts, kept.shown);
   changed();
 }

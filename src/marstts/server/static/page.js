@@ -5,6 +5,7 @@ import { startClone } from "./clone.js";
 import { attempt, byId, on, show } from "./dom.js";
 import { startEditor, textsToSpeak } from "./editor.js";
 import { player } from "./player.js";
+import { placeIn } from "./reading.js";
 import { keep, restore } from "./settings.js";
 import { playingTake, Take } from "./take.js";
 import { chosenVoice, fillVoices, startVoices } from "./voices.js";
@@ -19,15 +20,17 @@ function speechFields() {
   };
 }
 
-// Speak the text in the field, or all parts of the book.
-async function speak(isWhole = false) {
+// Speak the text in the field, or all parts of the book; `goesOn`: from where its reading was interrupted.
+async function speak(isWhole = false, goesOn = false) {
   if (!byId("speech-form").reportValidity()) return;
   if (!chosenVoice()) throw new Error("Choose a voice first.");
   const { text, book } = await textsToSpeak();
   take?.stop();
   show("");
   const whole = isWhole ? book : null;
-  take = new Take(speechFields(), whole?.parts ?? [{ text }], chosenVoice().name, whole);
+  const { part: first, from } = (goesOn && placeIn(whole)) || { part: 0, from: 0 };
+  const parts = whole?.parts.slice(first).map((part, i) => ({ ...part, from: i ? 0 : from }));
+  take = new Take(speechFields(), parts ?? [{ text }], chosenVoice().name, whole, first);
   showStop();
   try {
     await take.generate();
@@ -75,6 +78,7 @@ on("key-form", "submit", async () => {
 });
 on("speech-form", "submit", () => speak());
 on("speak-all", "click", () => speak(true));
+on("continue", "click", () => speak(true, true));
 on("speech-form", "input", changed);
 on("stop", "click", stop);
 on("again", "click", anotherVersion);

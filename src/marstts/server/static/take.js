@@ -7,6 +7,7 @@ import { srt } from "./captions.js";
 import { attempt, byId, clock, iconButton, make, save, setIcon } from "./dom.js";
 import { locate, markPlaying, turnTo } from "./editor.js";
 import { player, RATE, Sound } from "./player.js";
+import { keepPlace } from "./reading.js";
 import { wavFile } from "./wav.js";
 
 const CHARACTERS_PER_SECOND = 15; // about
@@ -21,11 +22,12 @@ export const playingTake = () => (current?.isPlaying ? current : null);
 const bytesOf = (base64) => Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
 
 export class Take {
-  // `speech`: voice, seed, speed; `parts`: the texts; `voiceName`: for people; `book`: whose parts they are, if any.
-  constructor(speech, parts, voiceName, book = null) {
+  // `speech`: voice, seed, speed; `parts`: the texts, each spoken from its character `from` on; `voiceName`: for people;
+  // `book`: whose parts they are, if any, from number `first` on.
+  constructor(speech, parts, voiceName, book = null, first = 0) {
     const copies = parts.map((part) => ({ ...part })); // they can be edited meanwhile
-    Object.assign(this, { speech, parts: copies, voiceName, book, sound: new Sound(), words: [], sentences: [] });
-    Object.assign(this, { position: 0, cursor: 0, warnings: [], part: 0, partStart: 0, playingPart: null });
+    Object.assign(this, { speech, parts: copies, voiceName, book, first, sound: new Sound(), words: [], sentences: [] });
+    Object.assign(this, { position: 0, cursor: 0, warnings: [], part: 0, partStart: 0, playingPart: null, reached: null });
     this.request = new AbortController();
     this.state = "making";
     this.build();
@@ -54,7 +56,7 @@ export class Take {
     const { signal } = this.request;
     const ask = () => api.speak(this.speechOf(this.part), signal);
     if (this.part > 0 && this.sound.length > 0) this.sound.pushSilence(PART_PAUSE_SECONDS);
-    Object.assign(this, { cursor: 0, partStart: this.sound.seconds });
+    Object.assign(this, { cursor: this.parts[this.part].from ?? 0, partStart: this.sound.seconds });
     try {
       for await (const event of await (this.parts.length > 1 ? api.patiently(ask, signal) : ask())) this.receive(event);
     } catch (error) {
@@ -128,7 +130,7 @@ export class Take {
     const first = this.words.find(isOf)?.place;
     const later = at < 0 ? [] : this.words.slice(at).filter((word) => !isOf(word));
     for (const word of later) Object.assign(word, { start: word.start + shift / RATE, end: word.end + shift / RATE });
-    const fresh = this.placed(heard, sentence, from / RATE, first?.from ?? 0);
+    const fresh = this.placed(heard, sentence, from / RATE, first?.from ?? this.parts[sentence.part].from ?? 0);
     this.words = [...(at < 0 ? this.words : this.words.slice(0, at)), ...fresh, ...later];
     this.sound.replace(from, to, samples);
     sentence.to += shift;
@@ -136,7 +138,8 @@ export class Take {
   }
 
   speechOf(part) {
-    return { ...this.speech, text: this.parts[part].text };
+    const { text, from } = this.parts[part];
+    return { ...this.speech, text: text.slice(from ?? 0) };
   }
 
   get isPlaying() {
@@ -181,6 +184,7 @@ export class Take {
   follow(position, isPlaying) {
     this.position = position;
     if (isPlaying) this.turnPage();
+    this.notePlace();
     const word = isPlaying && this.matchesText && this.words.findLast(({ start }) => start <= position);
     markPlaying(word && this.parts[word.part].text === byId("text").value ? word.place : null);
     byId("editor").classList.toggle("playing", isPlaying && this.matchesText);
@@ -194,7 +198,18 @@ export class Take {
     if (!this.book || part === undefined || part === this.playingPart) return;
     const last = this.playingPart === null ? null : this.parts[this.playingPart].text;
     this.playingPart = part;
-    turnTo(this.book, part, last);
+    turnTo(this.book, part + this.first, last);
+  }
+
+  // Keep the place that the reading of a book has reached, so that it can go on after an interruption.
+  notePlace() {
+    if (!this.book) return;
+    if (this.state === "done" && this.position > this.sound.seconds - 0.2) return void keepPlace(null);
+    const sentence = this.sentences.findLast(({ from }) => from <= this.position * RATE);
+    const word = this.words.find((one) => one.sentence === sentence && one.place);
+    if (!sentence || !word || sentence === this.reached) return;
+    this.reached = sentence;
+    keepPlace(this.book, sentence.part + this.first, word.place.from);
   }
 
   // The flawed sentences, each with a button that says it again once all is generated.
