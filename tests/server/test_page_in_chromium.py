@@ -53,6 +53,12 @@ new MutationObserver(() => {
   if (word && window.marked.at(-1) !== word) window.marked.push(word);
 }).observe(document.getElementById("mirror"), { childList: true });
 """
+STOP_IN_PART_2 = """
+const offer = document.getElementById("continue");
+new MutationObserver(() => {
+  if (offer.textContent === "Continue in part 2") document.getElementById("stop").click();
+}).observe(offer, { childList: true });
+"""
 ANSWER_WITH = """
 const body = JSON.stringify({ error: { message: arguments[1] } });
 window.fetch = async () => new Response(body, { status: arguments[0], headers: arguments[2] });
@@ -403,23 +409,24 @@ def test_a_whole_book_is_spoken_and_downloaded_as_one_file(user: PageUser, downl
     assert wav.seconds / 2 < last_end[-1] <= wav.seconds
 
 
-def test_the_reading_of_a_book_goes_on_after_a_stop_and_a_reload(user: PageUser):
-    chapters = "\n\n".join(f"Chapter {n}\n\nThe {word} ship left. The {word} boat stayed." for n, word in enumerate(
-        ("first", "second", "third"), 1))  # fmt: skip
-    user.drop("editor", "a.txt", chapters.encode())
-    user.wait(lambda: len(user.all("#part option")) == 3)
-    assert not user.find("continue").is_displayed()
-    user.press("#speak-all")
-    user.wait(lambda: user.find("continue").text == "Continue in part 2")
-    user.press("#stop")
-    user.open()  # again
-    user.wait(lambda: user.find("continue").is_displayed())
-    assert [option.text for option in user.all("#part option")] == ["Chapter 1", "Chapter 2", "Chapter 3"]
-    user.press("#continue")
-    user.wait_until_generated()
-    user.wait(lambda: not user.find("continue").is_displayed())  # it was read to its end
-    assert "2 parts" in user.all("#takes .said")[0].text and user.find("part").get_attribute("value") == "2"
-    assert "third" in user.find("text").get_attribute("value")
+def test_the_reading_of_a_book_goes_on_after_a_stop_and_a_reload(browser, tmp_path: Path):
+    with live_server(scripted_synthesizer(good), ServeSettings(voices_folder=tmp_path)) as server:
+        user = PageUser(browser, server)
+        text = "\n\n".join(f"Chapter {number}\n\nThe ship left at dawn." for number in (1, 2, 3))
+        user.drop("editor", "a.txt", text.encode())
+        user.wait(lambda: len(user.all("#part option")) == 3)
+        assert not user.find("continue").is_displayed()
+        user.run(STOP_IN_PART_2)
+        user.press("#speak-all")
+        user.wait(lambda: user.find("continue").text == "Continue in part 2" and not user.is_playing)
+        user.open()  # again
+        user.wait(lambda: user.find("continue").is_displayed())
+        assert [option.text for option in user.all("#part option")] == ["Chapter 1", "Chapter 2", "Chapter 3"]
+        user.press("#continue")
+        user.wait_until_generated()
+        user.wait(lambda: not user.find("continue").is_displayed())  # it was read to its end
+        assert "2 parts" in user.all("#takes .said")[0].text and user.find("part").get_attribute("value") == "2"
+        browser.get("about:blank")
 
 
 def test_a_place_of_another_book_is_not_offered(user: PageUser):

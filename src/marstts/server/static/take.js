@@ -184,7 +184,7 @@ export class Take {
   follow(position, isPlaying) {
     this.position = position;
     if (isPlaying) this.turnPage();
-    this.notePlace();
+    this.notePlace(isPlaying);
     const word = isPlaying && this.matchesText && this.words.findLast(({ start }) => start <= position);
     markPlaying(word && this.parts[word.part].text === byId("text").value ? word.place : null);
     byId("editor").classList.toggle("playing", isPlaying && this.matchesText);
@@ -202,14 +202,17 @@ export class Take {
   }
 
   // Keep the place that the reading of a book has reached, so that it can go on after an interruption.
-  notePlace() {
-    if (!this.book) return;
-    if (this.state === "done" && this.position > this.sound.seconds - 0.2) return void keepPlace(null);
+  notePlace(isPlaying) {
+    const isOver = !isPlaying && this.position === 0 && this.state === "done"; // the player is back at the beginning
+    if (this.book && isOver) keepPlace((this.reached = null));
+    if (!this.book || !isPlaying) return;
     const sentence = this.sentences.findLast(({ from }) => from <= this.position * RATE);
     const word = this.words.find((one) => one.sentence === sentence && one.place);
-    if (!sentence || !word || sentence === this.reached) return;
-    this.reached = sentence;
-    keepPlace(this.book, sentence.part + this.first, word.place.from);
+    const from = word?.place.from ?? this.parts[sentence?.part]?.from; // without word times: the beginning of the part
+    const reached = `${sentence?.part} ${from}`;
+    if (!sentence || reached === this.reached) return;
+    this.reached = reached;
+    keepPlace(this.book, sentence.part + this.first, from);
   }
 
   // The flawed sentences, each with a button that says it again once all is generated.
