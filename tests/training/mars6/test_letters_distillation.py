@@ -112,6 +112,15 @@ def test_a_ratio_of_the_patches_is_scored_in_training(base: Path) -> None:
     assert not torch.equal(scored[0][:, 1:4], scored[1][:, 1:4])
 
 
+def test_all_patches_of_recordings_that_are_not_distilled_are_scored(base: Path) -> None:
+    learner = student(base, scored_ratio=0.3, not_distilled=("s0",))
+    for number in range(8):
+        batch = learner.training_batch(number)
+        scored, is_distilled = learner.scored_patches(batch, number), batch.letters["is_distilled"]
+        assert scored[~is_distilled].all()
+        assert not is_distilled.any() or not scored[is_distilled].all()
+
+
 def test_phones_learn_faster_and_letters_stay(base: Path) -> None:
     steps = {}
     for scale in (1.0, 20.0):

@@ -226,13 +226,16 @@ class PretrainTask:
         return {**{name: value * weight for name, value in logged.items()}, "num_patches": num_patches}
 
     def scored_patches(self, batch: PretrainBatch, number: int) -> Tensor:
-        """(B, T), True for the patches of batch `number` whose codes are scored; at least one in each row."""
+        """(B, T), True for the patches of batch `number` whose codes are scored: all of rows that are not distilled, and
+        at least one of each other row.
+        """
         settings = self.config.letters_distillation
         scored = torch.ones(batch.patches.shape[:2], dtype=torch.bool)
         if settings is not None and settings.scored_ratio < 1:
             rng = torch.Generator().manual_seed(step_seed(self.config.loop.seed, number))
             scored = torch.rand(scored.shape, generator=rng) < settings.scored_ratio
             scored[:, 0] = True
+            scored |= ~batch.letters["is_distilled"][:, None]
         return scored
 
     def losses(
