@@ -69,7 +69,7 @@ def test_memory_and_global_outputs_of_a_padded_batch(
     )
     assert torch.equal(mask, ~io["batch.memory_pad_mask"])
     close(memory[mask], io["batch.memory"][mask])
-    outputs, _ = model.global_decoder(model.global_decoder.embed(io["batch.codes"]), memory, mask)
+    outputs = model.global_decoder(model.global_decoder.embed(io["batch.codes"]), memory, mask).x
     for row, length in enumerate(io["batch.code_lengths"].tolist()):
         close(outputs[row, : length + 1], io["batch.out"][row, : length + 1])
 
@@ -236,7 +236,7 @@ def whole_pass(model: Mars6, memory: Tensor, patches: list[list[int]], tokens: l
     """Logits (1, C + 1) of the token after `tokens` in the patch after `patches`, nothing remembered."""
     config, mask = model.config, torch.ones(memory.shape[:2], dtype=torch.bool)
     before = torch.tensor(patches, dtype=torch.long).reshape(1, -1, config.patch_size)
-    vectors = model.global_decoder(model.global_decoder.embed(before), memory, mask)[0][:, -1]
+    vectors = model.global_decoder(model.global_decoder.embed(before), memory, mask).x[:, -1]
     padded = torch.tensor([tokens + [config.eos] * (config.patch_size - len(tokens))])
     by_level = model.local_decoder(vectors, padded)
     return torch.cat(list(by_level), dim=1)[:, len(tokens)].numpy()

@@ -96,7 +96,7 @@ def forced_attention(model: Mars6, prompt: Mars6Prompt, tokens: NDArray[np.int64
         torch.as_tensor(batch.identity), torch.as_tensor(batch.style),
     )  # fmt: skip
     x = model.global_decoder.embed(torch.as_tensor(tokens[None]))
-    _, layers = model.global_decoder(x, memory, mask, tuple(range(model.config.global_layers)))
+    layers = model.global_decoder(x, memory, mask, tuple(range(model.config.global_layers))).cross_attention
     return torch.cat(layers)[..., model.num_slots :].numpy()
 
 

@@ -10,7 +10,7 @@ V speech vocabulary · C codes per level · w width of a token inside the patch 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import cast
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -46,6 +46,19 @@ class PatchEmbedding(nn.Module):
         return self.output(tokens.flatten(start_dim=2))
 
 
+class GlobalOutput(NamedTuple):
+    """Output of the global decoder for whole rows."""
+
+    x: Tensor
+    """(B, T, D)."""
+
+    cross_attention: tuple[Tensor, ...]
+    """(B, H, T, S) of each requested layer."""
+
+    hidden_states: tuple[Tensor, ...]
+    """(B, T, D) after each layer; the last one is `x`."""
+
+
 class GlobalDecoder(nn.Module):
     """Causal over patches, with cross-attention to the memory; output n is what patch n is made from."""
 
@@ -73,19 +86,20 @@ class GlobalDecoder(nn.Module):
 
     def forward(
         self, x: Tensor, memory: Tensor, memory_mask: Tensor, attention_layers: tuple[int, ...] = ()
-    ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """x (B, T, D) from `embed`, memory (B, S, D), memory_mask (B, S) -> (B, T, D), and the cross-attention
-        (B, H, T, S) of the layers `attention_layers` (counted from 0).
+    ) -> GlobalOutput:
+        """x (B, T, D) from `embed`, memory (B, S, D), memory_mask (B, S); shows the cross-attention of the layers
+        `attention_layers` (counted from 0).
 
         Rows need no padding mask: padding comes last, and position t sees only positions up to t.
         """
-        shown = []
+        shown, hidden_states = [], []
         for index, (layer, layer_memory) in enumerate(zip(self.layers, self.project_kv(memory), strict=True)):
             show = index in attention_layers
             x, _, attention = layer(x, layer_memory, memory_mask[:, None, None, :], causal=True, show_attention=show)
+            hidden_states.append(x)
             if attention is not None:
                 shown.append(attention)
-        return x, tuple(shown)
+        return GlobalOutput(x, tuple(shown), tuple(hidden_states))
 
     def prefill(
         self, x: Tensor, memory: tuple[KVCache, ...], memory_mask: Tensor

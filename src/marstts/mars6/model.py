@@ -34,6 +34,9 @@ class Mars6Output:
     cross_attention: tuple[Tensor, ...]
     """(B, H, T, slots + S) of each requested layer."""
 
+    hidden_states: tuple[Tensor, ...]
+    """(B, T, D) after each layer of the global decoder, padding included."""
+
 
 @dataclass(frozen=True)
 class GlobalState:
@@ -156,10 +159,10 @@ class Mars6(nn.Module):
         """
         memory, memory_mask = self.encode(text_ids, text_lengths, identity, style, language)
         x = self.global_decoder.embed(patches[:, :-1])  # (B, T, D), position t sees only patches < t
-        x, cross_attention = self.global_decoder(x, memory, memory_mask, attention_layers)
+        x, cross_attention, hidden_states = self.global_decoder(x, memory, memory_mask, attention_layers)
         scored = scored_patches(patch_lengths, patches.shape[1], scored)
         logits = self.local_decoder(x[scored], patches[scored])
-        return Mars6Output(logits, scored, cross_attention)
+        return Mars6Output(logits, scored, cross_attention, hidden_states)
 
     def begin(self, memory: Tensor, memory_mask: Tensor, prefix: Tensor, prefix_lengths: Tensor) -> GlobalState:
         """Run the prefixes (B, T, P), padded with -100, of prefix_lengths (B,) patches, possibly none."""

@@ -105,9 +105,12 @@ def minimize(optimizer: torch.optim.Optimizer, loss: Tensor, lr: float, grad_cli
 
 
 def optimizer_step(optimizer: torch.optim.Optimizer, lr: float, grad_clip_norm: float) -> Tensor:
-    """Take one step along gradients that are computed and averaged; returns their L2 norm before clipping."""
+    """Take one step along gradients that are computed and averaged; returns their L2 norm before clipping.
+
+    A parameter group with an `lr_scale` has that multiple of the learning rate.
+    """
     for group in optimizer.param_groups:
-        group["lr"] = lr
+        group["lr"] = lr * group.get("lr_scale", 1.0)
     norm = torch.nn.utils.clip_grad_norm_(parameters_of(optimizer), grad_clip_norm)
     optimizer.step()
     return norm

@@ -9,7 +9,7 @@ import torch
 from toy_training import CORPUS, TOKENIZER, config, task
 
 from marstts.text.phones import CHARACTERS, PHONE_TOKENS
-from marstts.training.loop import run
+from marstts.training.loop import LoopConfig, run
 from marstts.training.mars6.run_folder import init_from, open_run, trained_model
 from marstts.training.mars6.task import PretrainTask
 
@@ -26,13 +26,15 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def student(base: Path, *, not_distilled: tuple[str, ...] = ()) -> PretrainTask:
+def student(base: Path, *, phone_embedding_lr_scale: float = 1.0, **distillation: object) -> PretrainTask:
     """A training of the model with phones, which begins with the weights of letters."""
     tokenizer = TOKENIZER.with_special_tokens(PHONE_TOKENS)
     settings = config(
         model={"text_vocab_size": tokenizer.vocab_size},
         batching={"phones": PHONES},
-        letters_distillation={"not_distilled": not_distilled},
+        letters_distillation=distillation,
+        phone_embedding_lr_scale=phone_embedding_lr_scale,
+        precision="fp32",
     )
     learner = PretrainTask(settings, CORPUS, tokenizer)
     init_from(learner, base)
@@ -77,3 +79,68 @@ def test_recordings_are_the_targets_where_the_teacher_misreads_texts(base: Path)
     assert not batch.letters["is_distilled"].any()
     output = learner.losses(learner.model, batch, ())
     torch.testing.assert_close(output.distill_loss, output.loss.total, atol=1e-5, rtol=1e-5)
+
+
+def test_hidden_states_are_compared_with_those_of_the_teacher_layer_by_layer(base: Path) -> None:
+    learner, teacher = student(base, hidden_state_weight=2.0), trained_model(base)
+    batch = learner.training_batch(0)
+    found = learner.losses(learner.model.eval(), batch, ()).hidden_state_loss
+    with torch.no_grad():
+        taught = teacher(batch.letters["ids"], batch.letters["lengths"], *batch.model_inputs()[2:]).hidden_states
+        ours = learner.model(*batch.model_inputs()).hidden_states
+    layers = []
+    for layer, target in zip(ours, taught, strict=True):
+        rows = [(layer[row, :length], target[row, :length]) for row, length in enumerate(batch.patch_lengths.tolist())]
+        targets = torch.cat([row for _, row in rows])
+        error = torch.cat([one - other for one, other in rows]).square().mean()
+        layers.append(error / (targets - targets.mean(dim=0)).square().mean())
+    torch.testing.assert_close(found, 2.0 * torch.stack(layers).mean(), atol=1e-5, rtol=1e-4)
+
+
+def test_hidden_states_of_recordings_that_are_not_distilled_have_no_loss(base: Path) -> None:
+    learner = student(base, hidden_state_weight=2.0, not_distilled=("s",))
+    assert learner.losses(learner.model, learner.training_batch(0), ()).hidden_state_loss == 0
+
+
+def test_a_ratio_of_the_patches_is_scored_in_training(base: Path) -> None:
+    learner = student(base, scored_ratio=0.3)
+    batches = [learner.training_batch(number) for number in range(8)]
+    scored = [learner.scored_patches(batch, number) for number, batch in enumerate(batches)]
+    assert all(mask[:, 0].all() for mask in scored)
+    assert 0.25 < float(torch.cat([mask.flatten() for mask in scored]).float().mean()) < 0.45
+    assert torch.equal(scored[3], learner.scored_patches(batches[3], 3))
+    assert not torch.equal(scored[0][:, 1:4], scored[1][:, 1:4])
+
+
+def test_all_patches_of_recordings_that_are_not_distilled_are_scored(base: Path) -> None:
+    learner = student(base, scored_ratio=0.3, not_distilled=("s0",))
+    for number in range(8):
+        batch = learner.training_batch(number)
+        scored, is_distilled = learner.scored_patches(batch, number), batch.letters["is_distilled"]
+        assert scored[~is_distilled].all()
+        assert not is_distilled.any() or not scored[is_distilled].all()
+
+
+def test_phones_learn_faster_and_letters_stay(base: Path) -> None:
+    steps = {}
+    for scale in (1.0, 20.0):
+        learner = student(base, phone_embedding_lr_scale=scale)
+        before = learner.model.encoder.text_embedding.weight.detach().clone()
+        learner.train_step(0)
+        steps[scale] = (learner.model.encoder.text_embedding.weight.detach() - before).abs()
+    letters = len(steps[20.0]) - len(PHONE_TOKENS)
+    assert not steps[20.0][:letters].any()
+    assert steps[1.0][:letters].any()
+    ratio = steps[20.0][letters:].max() / steps[1.0][letters:].max()
+    assert 15 < ratio < 25
+
+
+def test_a_resumed_run_with_faster_phones_equals_an_uninterrupted_one(base: Path, tmp_path: Path) -> None:
+    changes = {"phone_embedding_lr_scale": 20.0, "hidden_state_weight": 1.0, "scored_ratio": 0.5}
+    loop = LoopConfig(steps=4, validate_every=4, log_every=2)
+    whole = student(base, **changes)
+    run(whole, loop, tmp_path / "whole")
+    run(student(base, **changes), loop.model_copy(update={"steps": 2}), tmp_path / "parts")
+    second = student(base, **changes)
+    run(second, loop, tmp_path / "parts")
+    torch.testing.assert_close(second.model.state_dict(), whole.model.state_dict(), rtol=0, atol=0)

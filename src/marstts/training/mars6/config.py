@@ -30,6 +30,13 @@ class LettersDistillationConfig(Config):
     not_distilled: tuple[str, ...] = ()
     """Prefixes of the names of speakers whose recordings are the targets: the teacher misreads their texts."""
 
+    hidden_state_weight: float = Field(0.0, ge=0.0)
+    """Weight of the hidden-state loss, `letters_distillation.hidden_state_loss`; 0 = none."""
+
+    scored_ratio: float = Field(1.0, gt=0.0, le=1.0)
+    """Ratio of the patches of distilled rows, drawn at random, whose codes are scored. The local decoder costs most of a
+    step; hidden states teach every patch without it."""
+
 
 class PretrainConfig(Config):
     """Configuration of training MARS6 on shards."""
@@ -70,6 +77,12 @@ class PretrainConfig(Config):
     """Scale of the classifier-free guidance that is distilled from the initial weights (`guidance_distillation`).
 
     The model is then trained on the teacher's distribution instead of the recordings. 1 = no distillation.
+    """
+
+    phone_embedding_lr_scale: float = Field(1.0, gt=0.0)
+    """Learning rate of the embeddings of phones, relative to that of all other weights, where the tokenizer has phones.
+    New embeddings need a far larger rate than weights that are trained already. The embeddings of letters do not change
+    where it is not 1.
     """
 
     letters_distillation: LettersDistillationConfig | None = None

@@ -21,10 +21,12 @@ from marstts.data.corpus import Corpus
 from marstts.errors import ConfigError, DataError
 from marstts.io.precision import autocast
 from marstts.mars6.config import Conditioning
-from marstts.mars6.model import Mars6
+from marstts.mars6.model import Mars6, Mars6Output
 from marstts.mars6.objective import NextTokenLoss, flux_loss, next_token_loss, previous_codes
 from marstts.mars6.prompt import SPECIAL_TOKENS
+from marstts.nn.attention import length_mask
 from marstts.nn.transformer import CrossLayer, SelfLayer
+from marstts.text.phones import PHONE_TOKENS
 from marstts.text.tokenizers.bpe import BPE
 from marstts.training.attention_guidance import attention_guidance_loss, attention_scores
 from marstts.training.bounds import step_seed
@@ -40,7 +42,7 @@ from marstts.training.distributed import (
 from marstts.training.mars6.batches import Collator, Prefetcher, PretrainBatch, corrupt_tokens
 from marstts.training.mars6.config import PretrainConfig
 from marstts.training.mars6.guidance_distillation import distillation_loss, guided_probs
-from marstts.training.mars6.letters_distillation import probs_in_letters
+from marstts.training.mars6.letters_distillation import hidden_state_loss, target_probs
 from marstts.training.mars6.run_folder import EMA, MODEL, TEACHER, spoken_text
 from marstts.training.optim import learning_rate, make_ema, make_optimizer, optimizer_step, update_ema
 
@@ -56,7 +58,10 @@ class LossOutput:
     """Flux loss, if configured."""
 
     distill_loss: Tensor | None
-    """Guidance distillation loss, if there is a teacher."""
+    """Cross-entropy with the distribution of the teacher, if there is one."""
+
+    hidden_state_loss: Tensor | None
+    """Weighted; with a teacher of letters, if configured."""
 
     cross_attention: tuple[Tensor, ...]
     """(B, H, T, slots + S) of the requested layers."""
@@ -65,14 +70,16 @@ class LossOutput:
     def total(self) -> Tensor:
         """The loss to minimize."""
         total = self.loss.total if self.distill_loss is None else self.distill_loss
-        return total if self.flux is None else total + self.flux
+        others = [loss for loss in (self.hidden_state_loss, self.flux) if loss is not None]
+        return sum(others, start=total)
 
     @property
     def named(self) -> dict[str, Tensor]:
         """Scores for the log: `loss`, per level `loss0`, `accuracy0`, …, and the other losses that there are."""
         by_level = {"loss": self.loss.levels, "accuracy": self.loss.accuracy}
         named = {f"{name}{level}": value for name, values in by_level.items() for level, value in enumerate(values)}
-        parts = {"loss": self.loss.total, **named, "flux": self.flux, "distill_loss": self.distill_loss}
+        others = {name: getattr(self, name) for name in ("flux", "distill_loss", "hidden_state_loss")}
+        parts = {"loss": self.loss.total, **named, **others}
         return {name: value.detach() for name, value in parts.items() if value is not None}
 
 
@@ -94,6 +101,8 @@ class PretrainTask:
             self.modules[TEACHER] = make_ema(self.model)
         self.special_tokens = [tokenizer.encode(token)[0] for token in SPECIAL_TOKENS]
         self.optimizer = make_optimizer(self.model, config.optimizer)
+        if config.phone_embedding_lr_scale != 1:
+            train_phones_faster(self.model, self.optimizer, config.phone_embedding_lr_scale)
         self.optimizers: dict[str, torch.optim.Optimizer] = {"model": self.optimizer}
         if config.compile:
             compile_layers(self.model)
@@ -196,7 +205,8 @@ class PretrainTask:
         fraction = float(on_cpu.patch_lengths.sum() / whole.patch_lengths.sum())
         weight = 0.0 if share.is_empty(len(whole.patches)) else fraction * world_size() / self.accumulation_batches
         is_guided = step < guidance.end_step and guidance.weight > 0
-        output = self.losses(self.forward, batch, guidance.layers if is_guided else (), inputs)
+        scored = self.scored_patches(whole, share.number)[chosen, : on_cpu.patches.shape[1]].to(self.device)
+        output = self.losses(self.forward, batch, guidance.layers if is_guided else (), inputs, scored)
         total, scores = output.total, output.named
         if is_guided:
             loss = attention_guidance_loss(
@@ -215,36 +225,66 @@ class PretrainTask:
         logged: dict[str, float | Tensor] = {**scores, "padding": padding}
         return {**{name: value * weight for name, value in logged.items()}, "num_patches": num_patches}
 
+    def scored_patches(self, batch: PretrainBatch, number: int) -> Tensor:
+        """(B, T), True for the patches of batch `number` whose codes are scored: all of rows that are not distilled, and
+        at least one of each other row.
+        """
+        settings = self.config.letters_distillation
+        scored = torch.ones(batch.patches.shape[:2], dtype=torch.bool)
+        if settings is not None and settings.scored_ratio < 1:
+            rng = torch.Generator().manual_seed(step_seed(self.config.loop.seed, number))
+            scored = torch.rand(scored.shape, generator=rng) < settings.scored_ratio
+            scored[:, 0] = True
+            scored |= ~batch.letters["is_distilled"][:, None]
+        return scored
+
     def losses(
         self,
         model: Callable[..., Any],
         batch: PretrainBatch,
         attention_layers: tuple[int, ...],
         inputs: Tensor | None = None,
+        scored: Tensor | None = None,
     ) -> LossOutput:
-        """The losses of `model` on a batch; with a teacher, its guidance distillation loss, too.
+        """The losses of `model` on a batch; with a teacher, its distillation losses, too.
 
         `attention_layers` count from 0. `inputs` (B, T, P) replace the true patches as the input of both models.
+        `scored` (B, T) limits the codes that are scored (default: all).
         """
         config, objective = self.config.model, self.config.objective
         arguments = batch.model_inputs(inputs)
         with autocast(self.device.type, self.config.precision):
-            output = model(*arguments, attention_layers=attention_layers)
-            logits, distill_loss, flux = output.logits, None, None
+            output = model(*arguments, attention_layers=attention_layers, scored=scored)
+            logits, distill_loss, hidden_loss, flux = output.logits, None, None, None
             if TEACHER in self.modules:
-                teacher = cast(Mars6, self.modules[TEACHER])
-                if self.config.letters_distillation is None:
-                    scale = self.config.guidance_distillation_scale
-                    probs = guided_probs(teacher, scale, self.special_tokens, *arguments)
-                else:
-                    probs = probs_in_letters(teacher, batch.letters, arguments, batch.patches, output.scored, config)
+                probs, hidden_loss = self.teach(batch, arguments, output)
                 distill_loss = distillation_loss(logits, probs, objective.level_weights)
                 logits = tuple(level.detach() for level in logits)
             loss = next_token_loss(logits, batch.patches[output.scored], config, objective)
             if objective.flux.beta:
                 previous = previous_codes(batch.patches, output.scored, config)
                 flux = flux_loss(output.logits[0], previous, objective.flux)
-        return LossOutput(loss, flux, distill_loss, output.cross_attention)
+        return LossOutput(loss, flux, distill_loss, hidden_loss, output.cross_attention)
+
+    def teach(
+        self, batch: PretrainBatch, arguments: tuple[Tensor, ...], output: Mars6Output
+    ) -> tuple[tuple[Tensor, ...], Tensor | None]:
+        """The teacher's distribution of every scored token, per level (N, layout[l], C + 1), and the hidden-state loss
+        of `output`, if configured.
+        """
+        teacher, settings = cast(Mars6, self.modules[TEACHER]), self.config.letters_distillation
+        if settings is None:
+            return guided_probs(
+                teacher, self.config.guidance_distillation_scale, self.special_tokens, *arguments
+            ), None
+        letters, is_distilled = batch.letters, batch.letters["is_distilled"]
+        with torch.no_grad():
+            taught = teacher(letters["ids"], letters["lengths"], *arguments[2:], scored=output.scored)
+        probs = target_probs(taught, is_distilled, batch.patches, self.config.model)
+        if not settings.hidden_state_weight:
+            return probs, None
+        mask = length_mask(batch.patch_lengths, batch.patches.shape[1]) & is_distilled[:, None]
+        return probs, settings.hidden_state_weight * hidden_state_loss(output, taught, mask)
 
     def throughput(self, num_patches: float) -> float:
         """Seconds of audio per second since the last step, over all processes."""
@@ -268,6 +308,16 @@ class PretrainTask:
                 sums[name] = sums.get(name, 0.0) + weight * float(value)
         self.last_step_at = time.monotonic()
         return {name: total / weights for name, total in sums.items()}
+
+
+def train_phones_faster(model: Mars6, optimizer: torch.optim.Optimizer, lr_scale: float) -> None:
+    """Put the text embeddings into a parameter group with a learning rate of its own, in which letters do not change."""
+    weight = model.encoder.text_embedding.weight
+    letters = len(weight) - len(PHONE_TOKENS)
+    weight.register_hook(lambda gradient: torch.cat([torch.zeros_like(gradient[:letters]), gradient[letters:]]))
+    for group in optimizer.param_groups:
+        group["params"] = [parameter for parameter in group["params"] if parameter is not weight]
+    optimizer.add_param_group({"params": [weight], "weight_decay": 0.0, "lr_scale": lr_scale})
 
 
 def compile_layers(model: Mars6) -> None:
