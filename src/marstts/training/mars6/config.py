@@ -34,8 +34,10 @@ class LettersDistillationConfig(Config):
     """Weight of the hidden-state loss, `letters_distillation.hidden_state_loss`; 0 = none."""
 
     scored_ratio: float = Field(1.0, gt=0.0, le=1.0)
-    """Ratio of the patches of distilled rows, drawn at random, whose codes are scored. The local decoder costs most of a
-    step; hidden states teach every patch without it."""
+    """Ratio of the patches of distilled rows, drawn at random, whose codes are scored.
+
+    The local decoder costs most of a step; hidden states teach every patch without it.
+    """
 
 
 class PretrainConfig(Config):

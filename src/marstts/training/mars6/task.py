@@ -226,8 +226,9 @@ class PretrainTask:
         return {**{name: value * weight for name, value in logged.items()}, "num_patches": num_patches}
 
     def scored_patches(self, batch: PretrainBatch, number: int) -> Tensor:
-        """(B, T), True for the patches of batch `number` whose codes are scored: all of rows that are not distilled, and
-        at least one of each other row.
+        """(B, T), True for the patches of batch `number` whose codes are scored.
+
+        These are all patches of rows that are not distilled, and at least one of each other row.
         """
         settings = self.config.letters_distillation
         scored = torch.ones(batch.patches.shape[:2], dtype=torch.bool)
@@ -311,7 +312,7 @@ class PretrainTask:
 
 
 def train_phones_faster(model: Mars6, optimizer: torch.optim.Optimizer, lr_scale: float) -> None:
-    """Put the text embeddings into a parameter group with a learning rate of its own, in which letters do not change."""
+    """Put the text embeddings into a parameter group with a learning rate of its own; letters do not change."""
     weight = model.encoder.text_embedding.weight
     letters = len(weight) - len(PHONE_TOKENS)
     weight.register_hook(lambda gradient: torch.cat([torch.zeros_like(gradient[:letters]), gradient[letters:]]))
