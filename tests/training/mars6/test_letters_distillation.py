@@ -144,3 +144,13 @@ def test_a_resumed_run_with_faster_phones_equals_an_uninterrupted_one(base: Path
     second = student(base, **changes)
     run(second, loop, tmp_path / "parts")
     torch.testing.assert_close(second.model.state_dict(), whole.model.state_dict(), rtol=0, atol=0)
+
+
+def test_the_local_decoder_may_stay_that_of_the_teacher(base: Path) -> None:
+    learner = student(base, train_local_decoder=False, hidden_state_weight=1.0)
+    learner.train_step(0)
+    learner.train_step(1)
+    before, after = trained_model(base).state_dict(), learner.model.state_dict()
+    changed = {name for name in before if name in after and not torch.equal(before[name], after[name])}
+    assert not any(name.startswith("local_decoder.") for name in changed)
+    assert {"encoder.", "global_decoder."} <= {name.partition(".")[0] + "." for name in changed}

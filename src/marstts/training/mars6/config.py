@@ -33,6 +33,10 @@ class LettersDistillationConfig(Config):
     hidden_state_weight: float = Field(0.0, ge=0.0)
     """Weight of the hidden-state loss, `letters_distillation.hidden_state_loss`; 0 = none."""
 
+    train_local_decoder: bool = True
+    """False: the local decoder stays the teacher's. Recordings that are not distilled would move it away from the
+    teacher's distribution, which the global decoder's hidden states still fit."""
+
     scored_ratio: float = Field(1.0, gt=0.0, le=1.0)
     """Ratio of the patches of distilled rows, drawn at random, whose codes are scored.
 

@@ -99,6 +99,8 @@ class PretrainTask:
         self.modules: dict[str, nn.Module] = {MODEL: self.model, EMA: self.ema}
         if config.guidance_distillation_scale > 1 or config.letters_distillation is not None:
             self.modules[TEACHER] = make_ema(self.model)
+        if config.letters_distillation is not None and not config.letters_distillation.train_local_decoder:
+            self.model.local_decoder.requires_grad_(False)
         self.special_tokens = [tokenizer.encode(token)[0] for token in SPECIAL_TOKENS]
         self.optimizer = make_optimizer(self.model, config.optimizer)
         if config.phone_embedding_lr_scale != 1:
