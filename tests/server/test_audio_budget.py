@@ -47,7 +47,7 @@ def refusal(response: Any) -> str:
 def test_too_much_audio_is_refused_with_the_seconds_allowed(client: TestClient, app, text: str, stream: bool):
     message = refusal(client.post(URL, json=speech(text, stream=stream)))
     assert "at most 900 s" in message and "pauses and speed included" in message
-    assert not app.state.service.synthesizer.engine.prompts or app.state.service.admission.num_active == 0
+    assert not app.state.service.synthesizer.session.engine.prompts or app.state.service.admission.num_active == 0
 
 
 @pytest.mark.parametrize(("speed", "status"), [(1.0, 200), (0.5, 200), (0.25, 400)])

@@ -49,7 +49,7 @@ class SlowEngine:
 def slow_synthesizer(seconds: float, patches: int = 400):
     """A model that speaks for long, and slowly."""
     tts = scripted_synthesizer(lambda attempt, prompt: ScriptedTake(patches))
-    slow = with_engine(tts, SlowEngine(tts.engine, seconds))
+    slow = with_engine(tts, SlowEngine(tts.session.engine, seconds))
     return replace(slow, backoff=slow.backoff.model_copy(update={"min_chars_per_second": 0.1}))
 
 
@@ -69,7 +69,7 @@ def open_request(server: LiveServer, body: dict) -> socket.socket:
 
 def num_steps(server: LiveServer) -> int:
     """Patches that the engine has made."""
-    return server.service.synthesizer.engine.num_steps
+    return server.service.synthesizer.session.engine.num_steps
 
 
 def assert_stops(server: LiveServer) -> None:

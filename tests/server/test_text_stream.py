@@ -373,5 +373,5 @@ def test_wyoming_reads_lists_of_text_in_pieces(server: LiveServer):
     pieces = ["Steps:\n\n1", ". Wa", "sh.\n2", ".", " Boil.\n"]
     chunks = [SynthesizeChunk(text=piece).event() for piece in pieces]
     exchange(server, [SynthesizeStart().event(), *chunks, SynthesizeStop().event()], "synthesize-stopped")
-    spoken = [prompt.text for prompt in server.service.synthesizer.engine.prompts]
+    spoken = [prompt.text for prompt in server.service.synthesizer.session.engine.prompts]
     assert spoken == ["Steps:", "one, Wash.", "two, Boil."]

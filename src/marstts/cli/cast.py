@@ -17,7 +17,7 @@ from marstts.errors import ConfigError, VoiceError, did_you_mean
 from marstts.io.reading import printable_name, printable_text, read_text
 from marstts.synthesis.clone.packaged import packaged_name, packaged_names
 from marstts.synthesis.clone.voice_folder import folded, own_voices
-from marstts.synthesis.clone.voices import open_voice, voices_in
+from marstts.synthesis.clone.voices import voices_in
 from marstts.synthesis.synthesizer import Synthesizer
 from marstts.text.segments import VOICE_MARK, Pauses
 from marstts.voice import Voice
@@ -68,7 +68,7 @@ def open_cast(synthesizer: Synthesizer, cast: Path | None, folder: Path | None) 
     """The voices of a folder and of a cast file, by name; an error names the line's voice that cannot be opened."""
     voices = {} if folder is None else voices_in(folder)
     for name, voice in ({} if cast is None else read_cast(cast)).items():
-        voices[name] = open_voice(synthesizer, voice)
+        voices[name] = synthesizer.open_voice(voice)
     return voices
 
 
@@ -80,7 +80,7 @@ def add_dialogue(synthesizer: Synthesizer, voices: dict[str, Voice], dialogue: s
         return dialogue
     if (known := next((name for name in voices if name.casefold() == dialogue.casefold()), None)) is not None:
         return known
-    voices[dialogue] = open_voice(synthesizer, dialogue)
+    voices[dialogue] = synthesizer.open_voice(dialogue)
     return dialogue
 
 

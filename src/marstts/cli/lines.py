@@ -10,26 +10,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from marstts.cli.choices import Choices
 from marstts.cli.spoken_folder import Line, Outcome, speak_missing
+from marstts.synthesis.speaking import Speaking
 from marstts.synthesis.synthesizer import Synthesizer
 
 
-def speak_lines(synthesizer: Synthesizer, text: str, choices: Choices, folder: Path, batch: int) -> Outcome:
+def speak_lines(synthesizer: Synthesizer, text: str, how: Speaking, folder: Path, batch: int) -> Outcome:
     """Speak every line of `text` that is not blank into `folder`, at most `batch` sentences at a time.
 
-    Of the choices, voice, seed, top-p and continuation count. Raises the errors of `spoken_folder.speak_missing`.
+    Raises the errors of `spoken_folder.speak_missing`.
     """
 
     def speak(lines: list[Line]) -> Iterator[dict[str, Any]]:
-        for result in synthesizer.speak_many(
-            [line.text for line in lines],
-            choices.voice,
-            seeds=choices.seed,
-            top_p=choices.top_p,
-            continuation=choices.continuation,
-            batch=batch,
-        ):
+        for result in synthesizer.speak_many([line.text for line in lines], how, batch=batch):
             line = lines[result.index - 1]
             if result.speech is None:
                 assert result.error is not None
@@ -41,7 +34,7 @@ def speak_lines(synthesizer: Synthesizer, text: str, choices: Choices, folder: P
     lines = text.splitlines()
     digits = max(4, len(str(len(lines))))
     numbered = [
-        Line(number, words, f"{number:0{digits}d}.wav", choices.fingerprint(synthesizer, words))
+        Line(number, words, f"{number:0{digits}d}.wav", how.fingerprint(synthesizer.session, words))
         for number, line in enumerate(lines, start=1)
         if (words := line.strip())
     ]

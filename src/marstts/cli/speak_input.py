@@ -1,6 +1,6 @@
 """Inputs of `marstts speak`: which text, which voice, and which options exclude each other.
 
-Upstream: `speak`.  Downstream: `synthesis.clone.voices`.
+Upstream: `speak`.  Downstream: `Synthesizer.open_voice`, `Synthesizer.clone`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from marstts.cli.book_output import is_book_output
 from marstts.cli.terminal import print_prefix, printed_warnings, warn
 from marstts.errors import ConfigError, TextError
 from marstts.io.reading import decode_text, printable_name, read_text
-from marstts.synthesis.clone.voices import open_voice
 from marstts.synthesis.synthesizer import Synthesizer
 from marstts.synthesis.words import captions
 from marstts.text.books import book as books
@@ -142,7 +141,7 @@ def choose_voice(
     """Clone the recording, or open the voice; without either, the default voice."""
     with printed_warnings():
         if reference is None:
-            return open_voice(synthesizer, voice)
+            return synthesizer.open_voice(voice)
         cloned = synthesizer.clone(Path(reference), transcript, keep_reference=False)  # it is not saved
-    print_prefix(cloned, synthesizer.codec.spec.patch_rate)
+    print_prefix(cloned, synthesizer.session.codec.spec.patch_rate)
     return cloned

@@ -64,7 +64,7 @@ def create(
     with printed_warnings():
         synthesizer = load(model)
         voice = synthesizer.clone([*references], transcript, name=name, consent=consent, keep_reference=keep_reference)
-    print_prefix(voice, synthesizer.codec.spec.patch_rate)
+    print_prefix(voice, synthesizer.session.codec.spec.patch_rate)
     if output is None:
         own_voices().add(voice)
     else:

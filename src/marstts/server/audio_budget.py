@@ -45,8 +45,8 @@ def measure_text(synthesizer: Synthesizer, text: str) -> float:
 
     Raises TextError where SSML is malformed.
     """
-    backoff = synthesizer.backoff
+    backoff = synthesizer.session.backoff
     return sum(
         (pause_after(segment.text) + backoff.usual(segment.text) + segment.pause_seconds) / min(segment.rate, 1.0)
-        for segment in read_text(text, synthesizer.lexicon).segments
+        for segment in read_text(text, synthesizer.usual.lexicon).segments
     )

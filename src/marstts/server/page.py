@@ -222,5 +222,5 @@ def recording_has_words(synthesizer: Synthesizer, recording: bytes, transcript: 
     words = read_transcript(transcript, source)
     waveform = audio.read(io.BytesIO(recording), max_seconds=max_seconds)
     voice = synthesizer.clone(waveform, keep_reference=False)
-    prepared = first_seconds(prepare(waveform, synthesizer.codec.spec.sample_rate, source))
-    return transcript_fits(prepared, words, voice, synthesizer.model, synthesizer.codec)
+    prepared = first_seconds(prepare(waveform, synthesizer.session.codec.spec.sample_rate, source))
+    return transcript_fits(prepared, words, voice, synthesizer.session.model, synthesizer.session.codec)

@@ -84,8 +84,8 @@ class SpeechService:
     def __init__(self, synthesizer: Synthesizer, settings: ServeSettings, reopen: OpenModel | None = None) -> None:
         """`reopen` loads the model again, where `settings` let it leave memory."""
         self.settings = settings
-        self.model_name, self.model_label = synthesizer.name, synthesizer.label
-        self.lexicon = synthesizer.lexicon
+        self.model_name, self.model_label = synthesizer.session.name, synthesizer.session.label
+        self.lexicon = synthesizer.usual.lexicon
         self.voices = VoiceStore(synthesizer, settings.voices_folder or own_folder(), settings.limits)
         places = settings.listeners or settings.capacity
         throughput = Throughput(estimate=max(FIRST_ESTIMATE, (settings.listeners or 0.0) / MAX_LOAD))
@@ -128,9 +128,9 @@ class SpeechService:
 
     def note_made(self, ticket: Ticket, piece: FilePiece) -> None:
         """Count a piece of audio, and admit more or fewer listeners where the machine became faster or slower."""
-        layout, model = self.synthesizer.engine.layout, self.synthesizer.model
+        layout, model = self.synthesizer.session.engine.layout, self.synthesizer.session.model
         spoken_seconds = (
-            piece.num_tokens / layout.patch_size / (model.patch_rate or self.synthesizer.codec.spec.patch_rate)
+            piece.num_tokens / layout.patch_size / (model.patch_rate or self.synthesizer.session.codec.spec.patch_rate)
         )
         self.admission.made(ticket, piece.audio_seconds, spoken_seconds)
         self.metrics.count_piece(piece, layout.patch_size)
@@ -201,7 +201,7 @@ class SpeechService:
     async def measure_text(self, text: str) -> float:
         """Return the seconds of audio that a text takes at speed 1; long texts are read on a thread of their own."""
         if not needs_reading(text):
-            return self.synthesizer.backoff.usual(text)
+            return self.synthesizer.session.backoff.usual(text)
         return await asyncio.get_running_loop().run_in_executor(self._reading, measure_text, self.synthesizer, text)
 
     async def upload(
@@ -359,7 +359,7 @@ def num_cores() -> int:
 def shared_batch(synthesizer: Synthesizer, capacity: int, places: int, crowd: Crowd) -> SharedBatch:
     """A running batch of `capacity` rows for `places` callers, which begins to run."""
     scheduler = AsyncScheduler(
-        synthesizer.engine, capacity, places + capacity, due_soon=lambda: time.monotonic() + SOON_SECONDS
+        synthesizer.session.engine, capacity, places + capacity, due_soon=lambda: time.monotonic() + SOON_SECONDS
     )
     return SharedBatch(synthesizer, scheduler, PriorityGate(num_cores(), lambda: scheduler.is_busy), crowd)
 
@@ -388,7 +388,7 @@ def stream_at_once(shared: SharedBatch, pool: ThreadPoolExecutor, texts: Sequenc
     def stream(seed: int, text: str) -> float:
         body = SpeechBody(input=text, voice=voice.name, seed=seed, response_format=AudioFormat.PCM)
         spec = JobSpec(body, lambda: voice)
-        listener = Listener(synthesizer.codec, FIRST_AUDIO_SECONDS, crowd=shared.crowd, checks_sent=False)
+        listener = Listener(synthesizer.session.codec, FIRST_AUDIO_SECONDS, crowd=shared.crowd, checks_sent=False)
         job = JobScheduler(shared, listener, starts_prompts=True)
         return sum(piece.audio_seconds for piece in make_pieces(synthesizer, job, spec, listener))
 

@@ -66,7 +66,7 @@ class JobScheduler:
     def __init__(self, shared: SharedBatch, listener: Listener, *, starts_prompts: bool) -> None:
         """`starts_prompts`: encode prompts on the job's thread, where the engine can, so that no patch waits for it."""
         self._shared, self._gate, self._listener = shared.scheduler, shared.gate, listener
-        self._engine = shared.synthesizer.engine
+        self._engine = shared.synthesizer.session.engine
         self._starts_prompts = starts_prompts and can_start_concurrently(self._engine)
         self._lock = threading.Lock()
         self._queues: dict[int, SimpleQueue[Event]] = {}
@@ -197,7 +197,7 @@ def make_pieces(
     synthesizer: Synthesizer, scheduler: JobScheduler, spec: JobSpec, listener: Listener
 ) -> Generator[FilePiece, None, None]:
     """Speak and encode. Raises MarsError before the first piece where the request cannot be spoken."""
-    rate = synthesizer.codec.spec.sample_rate
+    rate = synthesizer.session.codec.spec.sample_rate
     body, voice = spec.body, spec.open_voice()
     how: dict[str, Any] = {"seed": body.seed, "scheduler": scheduler, "voices": spec.voices, "dialogue": body.dialogue}
     encoded = EncodedStream(body.response_format, rate, body.speed, whole=not body.stream)
@@ -230,7 +230,7 @@ def make_pieces(
 def one_sentence(synthesizer: Synthesizer, body: SpeechBody, voice: Voice, how: dict[str, Any]) -> Chunk:
     """Speak one sentence of a text; TextError where the text has fewer."""
     assert body.sentence is not None
-    with closing(synthesizer.speak_in_order(body.input, voice, start=body.sentence - 1, **how)) as chunks:
+    with closing(synthesizer.stream(body.input, voice, sentences=True, start=body.sentence - 1, **how)) as chunks:
         chunk = next(chunks, None)
     if chunk is None:
         raise TextError(f"the text has no sentence {body.sentence}; give the number of one of its sentences")
@@ -258,11 +258,11 @@ class SpeechJob:
 
     def __init__(self, shared: SharedBatch, spec: JobSpec) -> None:
         synthesizer = shared.synthesizer
-        body, expected_seconds = spec.body, synthesizer.backoff.usual(spec.body.input)
+        body, expected_seconds = spec.body, synthesizer.session.backoff.usual(spec.body.input)
         patience = FIRST_AUDIO_SECONDS if body.stream else PATIENCE_SECONDS + expected_seconds
         self._synthesizer, self._spec = synthesizer, spec
         self._listener = Listener(
-            synthesizer.codec,
+            synthesizer.session.codec,
             patience,
             crowd=shared.crowd,
             checks_sent=body.stream_format is StreamFormat.SSE or body.words,

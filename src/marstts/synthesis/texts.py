@@ -7,15 +7,15 @@ MARS6 (arXiv:2501.05787), Sec. IV.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from marstts.audio.tempo import MIN_TEMPO, check_speed
-from marstts.errors import ConfigError, MissingExtraError, require
+from marstts.audio.tempo import clamped
+from marstts.errors import MissingExtraError, require
 from marstts.synthesis.clone.voices import adapt_voice, named_voice
 from marstts.synthesis.model_session import ModelSession
 from marstts.synthesis.prepared_text import PreparedText
 from marstts.synthesis.sentence import Sentence
+from marstts.synthesis.speaking import Speaking
 from marstts.synthesis.speech import Continuation, Take, first_voice, next_voice
 from marstts.synthesis.words.written_forms import SpokenSegment
 from marstts.text.lexicon import Lexicon
@@ -23,11 +23,9 @@ from marstts.text.normalize import normalize_block
 from marstts.text.reading import (
     MAX_SENTENCE_CHARACTERS,
     MAX_UNDIVIDED_CHARACTERS,
-    USUAL_PAUSES,
     Manner,
     as_typed,
 )
-from marstts.text.segments import Pauses
 from marstts.voice import Voice
 
 DEFAULT_BATCH = 16
@@ -58,16 +56,8 @@ class TextRun:
 
     session: ModelSession
     text: str
-    voice: Voice
-    seed: int
-    top_p: float
-    continuation: Continuation = Continuation.FIXED_REFERENCE
-    voices: Mapping[str, Voice] = field(default_factory=dict)
-    """Voices that the text may name, besides the packaged ones."""
-    dialogue: str | None = None
-    """Name of the voice of what is said in quotation marks."""
-    pauses: Pauses = USUAL_PAUSES
-    speed: float = 1.0
+    how: Speaking
+    """With its voice opened."""
     index: int = 1
     """Number of the text, from 1."""
     num_skipped: int = 0
@@ -80,22 +70,18 @@ class TextRun:
     def open(self) -> TextRun:
         """Read the beginning of the text; raises ConfigError, VoiceError, TextError or MissingExtraError."""
         self.started = time.perf_counter()
-        check_choices(self.seed, self.top_p)
-        check_speed(self.speed)
-        if self.speed != 1.0:
-            require("av", "formats")
-        self._voices: dict[str | None, Voice] = {None: self._first_voice(self.voice)}
-        spell = as_typed if self.session.model.reads_typed_text else normalize_block
-        lexicon = self.session.lexicon or Lexicon()
+        how = self.how
+        assert isinstance(how.voice, Voice), "it is opened"
+        self._voices: dict[str | None, Voice] = {None: self._first_voice(how.voice)}
         manner = Manner(
-            lexicon=lexicon,
-            pauses=self.pauses,
-            spell=spell,
-            dialogue=self.dialogue,
+            lexicon=how.lexicon or Lexicon(),
+            pauses=how.pauses,
+            spell=as_typed if self.session.model.reads_typed_text else normalize_block,
+            dialogue=how.dialogue,
             max_characters=MAX_UNDIVIDED_CHARACTERS if self.session.paper else MAX_SENTENCE_CHARACTERS,
         )
         self.prepared = PreparedText(self.text, manner)
-        for name in dict.fromkeys([*self.prepared.voices, *([self.dialogue] if self.dialogue else [])]):
+        for name in dict.fromkeys([*self.prepared.voices, *([how.dialogue] if how.dialogue else [])]):
             self._voice_of(name)
         self._rate_problem = missing_rates() if self.prepared.has_rates else None
         self.is_open = True
@@ -114,7 +100,7 @@ class TextRun:
     @property
     def continues(self) -> bool:
         """Whether its next sentence continues from one that was begun."""
-        return self.continuation is Continuation.PER_CHUNK and self.num_begun > 0
+        return self.how.continuation is Continuation.PER_CHUNK and self.num_begun > 0
 
     @property
     def is_done(self) -> bool:
@@ -138,8 +124,9 @@ class TextRun:
             return None
         segment = next(self.prepared)
         index, self.num_begun = self.num_begun, self.num_begun + 1
-        rate = self.speed if self._rate_problem else max(MIN_TEMPO, self.speed * segment.rate)
-        sentence = Sentence(segment, self.top_p, (self.seed, index), self.session.backoff)
+        rate = clamped(self.how.speed * (1.0 if self._rate_problem else segment.rate))
+        top_p = self.session.sampling.top_p if self.how.top_p is None else self.how.top_p
+        sentence = Sentence(segment, top_p, (self.how.seed, index), self.session.backoff)
         voice = self._voice_of(segment.voice)
         return SentenceTask(self, index, segment, voice, rate, sentence, self.is_read, is_urgent)
 
@@ -147,24 +134,16 @@ class TextRun:
         """Note that a sentence is done: the next one of its voice may continue from it."""
         self.num_kept += 1
         name = task.segment.voice
-        self._voices[name] = next_voice(self._voices[name], take, self.continuation)
+        self._voices[name] = next_voice(self._voices[name], take, self.how.continuation)
 
     def _voice_of(self, name: str | None) -> Voice:
         if name not in self._voices:
             assert name is not None
-            self._voices[name] = self._first_voice(named_voice(self.session, name, self.voices))
+            self._voices[name] = self._first_voice(named_voice(self.session, name, self.how.voices))
         return self._voices[name]
 
     def _first_voice(self, voice: Voice) -> Voice:
-        return first_voice(adapt_voice(self.session, voice), self.continuation)
-
-
-def check_choices(seed: int, top_p: float) -> None:
-    """Raise ConfigError where a seed or top_p of the caller is impossible."""
-    if not 0.0 <= top_p <= 1.0:
-        raise ConfigError(f"top_p must lie between 0 (greedy) and 1 (everything), but is {top_p:g}")
-    if seed < 0:
-        raise ConfigError(f"the seed must be 0 or more, but is {seed}")
+        return first_voice(adapt_voice(self.session, voice), self.how.continuation)
 
 
 def missing_rates() -> str | None:
