@@ -16,7 +16,7 @@ from marstts.cli import book, lines
 from marstts.cli import speak_options as options
 from marstts.cli.cast import NARRATOR, add_dialogue, add_own_voices, open_cast, read_pauses
 from marstts.cli.kept_sentences import finish, forget, read_list, speak_kept, words_of
-from marstts.cli.speak_input import check_options, choose_book, choose_text, choose_voice
+from marstts.cli.speak_input import check_voice, choose_book, choose_text, choose_voice
 from marstts.cli.speak_output import check_book_output, check_output, progress_bar, report, report_lines
 from marstts.cli.streaming import STANDARD_OUTPUT, StreamReport, is_pipe, open_sink, play_through
 from marstts.cli.terminal import check_not_read, check_utf8
@@ -60,18 +60,20 @@ def speak(
 ) -> None:
     """Speak a text."""
     check_utf8(text=text, transcript=transcript)
-    check_options(
-        reference=reference, transcript=transcript, voice=voice, file=file, stream=stream, batch=batch, words=words,
-        names_voices=any((voices, cast, dialogue, pauses)), speed=speed,
-    )  # fmt: skip
+    check_voice(reference, transcript, voice)
+    if words is not None:
+        captions.check_captions(words)
+    how = Speaking(
+        seed=seed, top_p=top_p, continuation=continuation, speed=speed, pauses=read_pauses(pauses), paper=paper
+    )
+    how.check()
     check_not_read([output, words], reference, voice, file, lexicon, cast)
-    silence = read_pauses(pauses)
     read = None if stream or batch is not None else choose_book(text, file, output, notes)
     parts = [] if read is None else book.choose_chapters(read, chapters)
     spoken = choose_text(text, file, notes, chapters) if read is None else ""
     output = check_output(output, stream=stream, batch=batch) if read is None else check_book_output(str(output))
-    pronunciations = None if lexicon is None else read_lexicon(lexicon)
-    synthesizer = replace(load(model, engine), usual=Speaking(lexicon=pronunciations, paper=paper))
+    how = replace(how, lexicon=None if lexicon is None else read_lexicon(lexicon))
+    synthesizer = replace(load(model, engine), usual=how)
     named = open_cast(synthesizer, cast, voices)
     speaker = choose_voice(
         synthesizer, reference, transcript, named.get(NARRATOR) if voice is None else named.get(voice, voice)
@@ -79,15 +81,12 @@ def speak(
     add_own_voices(named, [spoken] if read is None else [part.spoken for part in parts])
     if words is not None:
         synthesizer.session.check_word_times(speaker)
-    how = Speaking(
-        voice=speaker, seed=seed, top_p=top_p, continuation=continuation, speed=speed, lexicon=pronunciations,
-        dialogue=add_dialogue(synthesizer, named, dialogue), voices=named, pauses=silence, paper=paper,
-    )  # fmt: skip
+    how = replace(how, voice=speaker, dialogue=add_dialogue(synthesizer, named, dialogue), voices=named)
     if read is not None:
         outcome = book.speak_book(synthesizer, read, parts, Path(output), how, words)
         report_lines(outcome, output, as_json=json_report, what="chapters")
     elif batch is not None:
-        outcome = lines.speak_lines(synthesizer, spoken, how, Path(output), batch)
+        outcome = lines.speak_lines(synthesizer, spoken, how, Path(output), batch, words, at_once=stream)
         report_lines(outcome, output, as_json=json_report)
     elif stream:
         made = speak_at_once(synthesizer, spoken, how, output, words)

@@ -13,11 +13,13 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from typing import TypeVar
 
 from marstts.generation.scheduler import AsyncScheduler
 from marstts.server.admission import FIRST_ESTIMATE, Admission, Throughput, Ticket
 from marstts.server.api_errors import ApiError
+from marstts.server.arriving_text import ArrivingText
 from marstts.server.audio_budget import AudioBudget, measure_text, needs_reading
 from marstts.server.callers import Caller
 from marstts.server.encoders import AudioFormat
@@ -30,6 +32,7 @@ from marstts.server.speech_job import FilePiece, JobEnded, JobScheduler, JobSpec
 from marstts.server.uploads import UploadQueue
 from marstts.server.voice_store import CallersVoices, StoredVoice, VoiceStore
 from marstts.synthesis.clone.voice_folder import own_folder
+from marstts.synthesis.speaking import Speaking
 from marstts.synthesis.synthesizer import Synthesizer
 
 log = logging.getLogger(__name__)
@@ -177,10 +180,10 @@ class SpeechService:
         self._books.close()
         self._reading.shutdown(wait=True, cancel_futures=True)
 
-    def speak(self, body: SpeechBody, caller: Caller, *, budget: AudioBudget | None = None) -> SpeechRun:
+    def speak(self, body: SpeechBody, caller: Caller, arriving: ArrivingText | None = None) -> SpeechRun:
         """Return a run of one request of a caller; ApiError where model, voice or text cannot be spoken.
 
-        `budget` is shared by the runs of one session.
+        `arriving` is a text that is still being written, in place of that of the body.
         """
         if self.is_closing:
             raise ApiError(503, "The server is stopping.", retry_after=5)
@@ -191,18 +194,20 @@ class SpeechService:
         if len(body.input) > limit:
             raise ApiError(400, f"input: expected at most {limit} characters, not {len(body.input)}.", param="input")
         key = self.voices.resolve(body.voice_name, caller)
-        spec = JobSpec(body, lambda: self.voices.open(key), CallersVoices(self.voices, caller))
-        return SpeechRun(self, spec, caller.name, budget or self.audio_budget())
+        how = body.speaking(CallersVoices(self.voices, caller, body.voices), self.lexicon)
+        spec = JobSpec(body, how, lambda: self.voices.open(key), arriving)
+        return SpeechRun(self, spec, caller.name)
 
-    def audio_budget(self) -> AudioBudget:
-        """Return the audio that one request may ask for."""
-        return AudioBudget(self.settings.limits.audio_seconds)
+    def arriving_text(self) -> ArrivingText:
+        """Return a text that a client will send piece by piece."""
+        return ArrivingText(self.settings.limits.input_characters)
 
-    async def measure_text(self, text: str) -> float:
-        """Return the seconds of audio that a text takes at speed 1; long texts are read on a thread of their own."""
-        if not needs_reading(text):
-            return self.synthesizer.session.backoff.usual(text)
-        return await asyncio.get_running_loop().run_in_executor(self._reading, measure_text, self.synthesizer, text)
+    async def measure_text(self, text: str, how: Speaking) -> float:
+        """Return the seconds of audio that a text takes; long texts are read on a thread of their own."""
+        if not needs_reading(text, how):
+            return self.synthesizer.session.backoff.usual(text) / how.speed
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._reading, measure_text, self.synthesizer, text, how)
 
     async def upload(
         self, name: str, recordings: Sequence[bytes], transcript: str, consent: str, caller: Caller
@@ -229,10 +234,11 @@ class SpeechService:
 class SpeechRun:
     """One request for speech, from its admission to its last byte."""
 
-    def __init__(self, service: SpeechService, spec: JobSpec, owner: str, budget: AudioBudget) -> None:
+    def __init__(self, service: SpeechService, spec: JobSpec, owner: str) -> None:
         self.service, self.spec, self.body, self.owner = service, spec, spec.body, owner
         self.num_tokens = 0
-        self._budget = budget
+        self._budget = AudioBudget(service.settings.limits.audio_seconds)
+        self._ticket: Ticket | None = None
         self._held_seconds = 0.0
         self._job: SpeechJob | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -249,21 +255,24 @@ class SpeechRun:
         service, started = self.service, time.monotonic()
         await service.model.enter()
         self._uses_model = True
-        expected_seconds = await service.measure_text(self.body.input)
-        # a whole file is held in memory before it is made faster
-        speed = self.body.speed if self.body.stream else min(self.body.speed, 1.0)
-        self._budget.spend(expected_seconds / speed)
-        self._reserve(expected_seconds / speed)
-        ticket = await service.admission.enter(expected_seconds, self.owner)
+        if self.spec.arriving is not None:
+            self._job = SpeechJob(service.batch, self.spec)
+            self._job.start_session(self._enter, self._leave)
+            return FilePiece(b""), self._count_pieces(self._job.pieces())
+        expected_seconds = await service.measure_text(self.body.input, self.spec.how)
+        self._budget.spend(expected_seconds)
+        self._reserve(expected_seconds)
+        ticket = self._ticket = await service.admission.enter(expected_seconds, self.owner)
         service.metrics.wait.observe(ticket.wait_seconds)
         self._job = SpeechJob(service.batch, self.spec)
         self._job.start(service.pool, lambda: service.admission.leave(ticket))
-        limits = service.settings.limits
-        speaking_seconds = limits.seconds_per_audio_second * expected_seconds / min(self.body.speed, 1.0)
+        speaking_seconds = self._speaking_seconds(expected_seconds)
         self._end_after(
-            limits.first_audio_seconds + (0.0 if self.body.stream else speaking_seconds) - ticket.wait_seconds
+            service.settings.limits.first_audio_seconds
+            + (0.0 if self.body.stream else speaking_seconds)
+            - ticket.wait_seconds
         )
-        pieces = self._count_pieces(self._job.pieces(), ticket)
+        pieces = self._count_pieces(self._job.pieces())
         first = FilePiece(b"")
         async for piece in pieces:
             first = piece.after(first)
@@ -272,6 +281,31 @@ class SpeechRun:
         service.metrics.first_audio.observe(time.monotonic() - started)
         self._end_after(EXTRA_SECONDS + speaking_seconds)
         return first, pieces
+
+    def _speaking_seconds(self, expected_seconds: float) -> float:
+        """Seconds that so much audio may take to be made."""
+        return self.service.settings.limits.seconds_per_audio_second * expected_seconds * max(self.body.speed, 1.0)
+
+    async def _enter(self, expected_seconds: float) -> None:
+        """Wait for a place for the next sentence of a text that is still being written."""
+        self._leave()
+        self._budget.spend(expected_seconds)
+        ticket = await self.service.admission.enter(expected_seconds, self.owner)
+        if self._is_counted:  # it was closed meanwhile
+            self.service.admission.leave(ticket)
+            raise JobEnded
+        self._ticket = ticket
+        self.service.metrics.wait.observe(ticket.wait_seconds)
+        seconds = self.service.settings.limits.first_audio_seconds + self._speaking_seconds(expected_seconds)
+        self._end_after(seconds + EXTRA_SECONDS - ticket.wait_seconds)
+
+    def _leave(self) -> None:
+        """Give the place of such a sentence back."""
+        ticket, self._ticket = self._ticket, None
+        if ticket is not None:
+            self.service.admission.leave(ticket)
+        if self._timer is not None:
+            self._timer.cancel()
 
     async def all_pieces(self) -> AsyncGenerator[FilePiece, None]:
         """Yield all pieces as they are made; close it to end the request."""
@@ -306,6 +340,8 @@ class SpeechRun:
             self._timer.cancel()
         if self._job is not None:
             self._job.end()
+        if self.spec.arriving is not None:
+            self._leave()
         if self._uses_model:
             self._uses_model = False
             self.service.model.leave()
@@ -315,10 +351,10 @@ class SpeechRun:
                 self.body.response_format.value, RequestOutcome.DEADLINE if self._is_late else outcome
             )
 
-    async def _count_pieces(self, pieces: AsyncIterator[FilePiece], ticket: Ticket) -> AsyncIterator[FilePiece]:
+    async def _count_pieces(self, pieces: AsyncIterator[FilePiece]) -> AsyncIterator[FilePiece]:
         try:
             async for piece in pieces:
-                self.service.note_made(ticket, piece)
+                self.service.note_made(self._ticket or Ticket(0.0), piece)
                 self.num_tokens += piece.num_tokens
                 yield piece
         except JobEnded as error:
@@ -387,7 +423,7 @@ def stream_at_once(shared: SharedBatch, pool: ThreadPoolExecutor, texts: Sequenc
 
     def stream(seed: int, text: str) -> float:
         body = SpeechBody(input=text, voice=voice.name, seed=seed, response_format=AudioFormat.PCM)
-        spec = JobSpec(body, lambda: voice)
+        spec = JobSpec(body, replace(synthesizer.usual, seed=seed), lambda: voice)
         listener = Listener(synthesizer.session.codec, FIRST_AUDIO_SECONDS, crowd=shared.crowd, checks_sent=False)
         job = JobScheduler(shared, listener, starts_prompts=True)
         return sum(piece.audio_seconds for piece in make_pieces(synthesizer, job, spec, listener))

@@ -220,20 +220,24 @@ class VoiceStore:
 class CallersVoices(Mapping[str, Voice]):
     """The voices that the text of a caller may name; each is opened when it is asked for."""
 
-    def __init__(self, store: VoiceStore, caller: Caller) -> None:
+    def __init__(self, store: VoiceStore, caller: Caller, cast: Mapping[str, str]) -> None:
+        """`cast`: voices by names of the request; ApiError where there is no such voice."""
         self._store, self._caller = store, caller
+        self._cast = {name: store.resolve(voice, caller) for name, voice in cast.items()}
 
     def __getitem__(self, name: str) -> Voice:
+        if name in self._cast:
+            return self._store.open(self._cast[name])
         try:
             return self._store.open(self._store.resolve(name, self._caller))
         except ApiError as error:
             raise KeyError(name) from error
 
     def __iter__(self) -> Iterator[str]:
-        return (voice.name for voice in self._store.uploaded(self._caller))
+        return iter(dict.fromkeys([*self._cast, *(voice.name for voice in self._store.uploaded(self._caller))]))
 
     def __len__(self) -> int:
-        return len(self._store.uploaded(self._caller))
+        return sum(1 for _ in self)
 
 
 @contextmanager

@@ -9,12 +9,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TypedDict
 
 from marstts.audio.tempo import check_speed
-from marstts.errors import ConfigError, require
+from marstts.errors import ConfigError, did_you_mean, require
 from marstts.synthesis.clone.voices import open_voice
 from marstts.synthesis.model_session import ModelSession
 from marstts.synthesis.speech import Continuation
@@ -108,6 +108,15 @@ class Speaking:
 
 USUAL = Speaking()
 """The default voice, and a default for all else."""
+
+
+def pauses_of(stated: Mapping[str, float], source: str = "pauses") -> Pauses:
+    """Pauses by name, the usual ones where they are not stated; ConfigError for other names, from `source`."""
+    known = [each.name for each in fields(Pauses)]
+    for name in stated:
+        if name not in known:
+            raise ConfigError(f"{source}: expected {', '.join(known)}, but came {name!r}{did_you_mean(name, known)}")
+    return Pauses(**stated)
 
 
 def digest_of(voice: Voice) -> str:

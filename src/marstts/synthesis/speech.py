@@ -137,6 +137,9 @@ class Chunk:
     text: str = ""
     """The normalized sentence."""
 
+    written: str = ""
+    """The sentence as it was written, where its words are known."""
+
     take: Take | None = None
     """The take of the sentence, with its last chunk."""
 
@@ -277,9 +280,14 @@ def join(takes: Sequence[Take]) -> Waveform:
 
 def spaced(take: Take, *, is_last: bool) -> Samples:
     """(N,) the take with faded ends, between the pauses that the text asks for."""
-    rate = take.waveform.sample_rate
-    before, after = silence(take.lead_seconds, rate), silence(pause_of(take, is_last=is_last), rate)
-    return np.concatenate([before.samples, audio.join([take.waveform]).samples, after.samples])
+    after = silence(pause_of(take, is_last=is_last), take.waveform.sample_rate)
+    return np.concatenate([led(take), after.samples])
+
+
+def led(take: Take) -> Samples:
+    """(N,) the take with faded ends, after the pause that the text asks for."""
+    before = silence(take.lead_seconds, take.waveform.sample_rate)
+    return np.concatenate([before.samples, audio.join([take.waveform]).samples])
 
 
 def pause_of(take: Take, *, is_last: bool) -> float:

@@ -10,7 +10,7 @@ texts in one batch: three views of what `runner` does. How they speak is a value
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,9 +27,11 @@ from marstts.synthesis.model_session import ModelSession, OnTake
 from marstts.synthesis.reference_types import Reference, as_reference
 from marstts.synthesis.runner import Failed, Finished, Runner
 from marstts.synthesis.speaking import USUAL, AnyVoice, Settings, Speaking
-from marstts.synthesis.speech import Chunk, Samples, Speech, Take, pause_of, silence, spaced
-from marstts.synthesis.texts import DEFAULT_BATCH, SentenceTask, TextRun
+from marstts.synthesis.speech import Chunk, Samples, Speech, Take, led, pause_of, silence, spaced
+from marstts.synthesis.text_in_pieces import TextInPieces
+from marstts.synthesis.texts import DEFAULT_BATCH, OnSentence, SentenceTask, Text, TextRun, whole_text
 from marstts.synthesis.words.word_times import Word
+from marstts.synthesis.words.written_forms import SpokenSegment
 from marstts.text.phones import readable
 from marstts.voice import Voice, average_voice
 
@@ -132,14 +134,14 @@ class Synthesizer:
 
     def speak(
         self,
-        text: str,
+        text: Text,
         voice: How = None,
         *,
         on_take: OnTake | None = None,
         scheduler: SharedScheduler | None = None,
         **settings: Unpack[Settings],
     ) -> Speech:
-        """Speak `text`; its sentences share a batch.
+        """Speak `text`, whole or in pieces that are joined; its sentences share a batch.
 
         `settings` are the fields of `Speaking`. `Speech.warnings` names text that could not be spoken, and sentences
         without an acceptable take.
@@ -147,7 +149,7 @@ class Synthesizer:
         Raises TextError if there is nothing to speak, ConfigError for an impossible setting, and VoiceError if the
         voice was made for another model.
         """
-        run = self._text(text, self._how(voice, settings))
+        run = self._text(whole_text(text), self._how(voice, settings))
         [result] = self._run_texts(run.session, [run], self._queue(scheduler), DEFAULT_BATCH, on_take)
         if result.speech is None:
             assert result.error is not None
@@ -156,7 +158,7 @@ class Synthesizer:
 
     def speak_many(
         self,
-        texts: Sequence[str],
+        texts: Sequence[Text],
         voice: How | Sequence[How] = None,
         *,
         batch: int = DEFAULT_BATCH,
@@ -183,24 +185,31 @@ class Synthesizer:
             if id(how.voice) not in opened:
                 opened[id(how.voice)] = how.opened(session)
         runs = [
-            TextRun(session=session, text=text, how=replace(how, voice=opened[id(how.voice)].voice), index=index)
+            TextRun(
+                session=session, text=whole_text(text), how=replace(how, voice=opened[id(how.voice)].voice), index=index
+            )
             for index, (text, how) in enumerate(zip(texts, manners, strict=True), 1)
         ]
         return self._run_texts(session, runs, self._queue(scheduler, batch), batch, None)
 
     def stream(
         self,
-        text: str,
+        text: Text,
         voice: How = None,
         *,
         sentences: bool = False,
         start: int = 0,
         config: ChunkSizes | None = None,
         on_take: OnTake | None = None,
+        on_sentence: OnSentence | None = None,
         scheduler: SharedScheduler | None = None,
         **settings: Unpack[Settings],
     ) -> Generator[Chunk, None, None]:
         """Speak as `speak` does, but yield the audio in chunks, the first of them after a few patches.
+
+        The text may come in pieces while it is still being written, such as the words of a chat model: each sentence is
+        spoken as soon as it is certain where it ends. Pieces are awaited on a thread of their own. The audio is that of
+        the whole text; the last chunk, without a take, comes when the text has ended.
 
         The tokens are those of `speak`, and so is their audio but for the edges of sentences (`stream_edges`). A take
         that fails before any of it was sent is sampled again; what was sent is not taken back: a flaw that is found
@@ -213,10 +222,13 @@ class Synthesizer:
 
         `start`: the number of sentences that were spoken before, which are passed over; the others are as they would
         be without it, unless each continues from the one before. `config`: the sizes of chunks that are no sentences.
+        `on_sentence` is called with each sentence before it is begun, and with the pause at the end of a text in
+        pieces; what it raises ends the speech.
 
         Closing the generator stops all work within a patch. Raises the errors of `speak`, before the first chunk.
         """
-        run = self._text(text, self._how(voice, settings), num_skipped=start).open()
+        pieces = text if is_iterator(text) else whole_text(text)
+        run = self._text(pieces, self._how(voice, settings), num_skipped=start, on_sentence=on_sentence).open()
         if sentences:
             return self._in_order(run, on_take, scheduler)
         return self._stream(run, config or StreamConfig(), on_take, scheduler)
@@ -235,7 +247,7 @@ class Synthesizer:
     def _session_for(self, how: Speaking) -> ModelSession:
         return self.session.as_in_paper() if how.paper else self.session
 
-    def _text(self, text: str, how: Speaking, **others: Any) -> TextRun:
+    def _text(self, text: Text, how: Speaking, **others: Any) -> TextRun:
         """The text with all that decides how it is spoken; not read yet."""
         session = self._session_for(how)
         return TextRun(session=session, text=text, how=how.opened(session), **others)
@@ -258,7 +270,9 @@ class Synthesizer:
             for event in events:
                 if isinstance(event, Failed):
                     takes.pop(event.text, None)
-                    yield SpeakResult(index=event.text.index, text=event.text.text, speech=None, error=event.error)
+                    yield SpeakResult(
+                        index=event.text.index, text=whole_text(event.text.text), speech=None, error=event.error
+                    )
                     continue
                 text, done = event.task.text, takes.setdefault(event.task.text, {})
                 assert isinstance(event, Finished), "takes are handed over whole"
@@ -275,7 +289,7 @@ class Synthesizer:
                         text_warning=text.warning,
                     )
                     del takes[text]
-                    yield SpeakResult(index=text.index, text=text.text, speech=speech)
+                    yield SpeakResult(index=text.index, text=whole_text(text.text), speech=speech)
 
     def _in_order(
         self, text: TextRun, on_take: OnTake | None, scheduler: SharedScheduler | None
@@ -297,6 +311,8 @@ class Synthesizer:
                     finished = done.pop(source.num_handed)
                     source.num_handed += 1
                     yield sent.whole(finished.task, finished.take)
+        if text.is_in_pieces:
+            yield sent.end(text)
 
     def _stream(
         self, text: TextRun, sizes: ChunkSizes, on_take: OnTake | None, scheduler: SharedScheduler | None
@@ -320,6 +336,8 @@ class Synthesizer:
                 else:
                     yield sent.piece(event.task, event.rest, event.words, event.take)
                 source.num_handed += isinstance(event, Finished)
+        if text.is_in_pieces:
+            yield sent.end(text)
 
 
 class Sentences:
@@ -350,6 +368,10 @@ class Sentences:
             return self._read(new)
         return None
 
+    def wait(self) -> bool:
+        """Wait for a sentence of a text that is still being written; False where all are read."""
+        return any(text.wait() for text in self._unread)
+
     def _read(self, text: TextRun) -> SentenceTask | Failed | None:
         try:
             task = text.next_task()
@@ -361,27 +383,62 @@ class Sentences:
 
 
 class Sent:
-    """What was handed over of a speech: gives the chunks their places and the pauses between sentences."""
+    """What was handed over of a speech: gives the chunks their places and the pauses between sentences.
+
+    In a text that is still being written, the pause after a sentence comes with the next one, or with the end.
+    """
 
     def __init__(self, sample_rate: int) -> None:
         self._rate, self._num_samples = sample_rate, 0
         self._task: SentenceTask | None = None
         self._start = 0
         """First sample of the sentence."""
+        self._before: Take | None = None
+        """The take before, whose pause is not handed over."""
 
     def whole(self, task: SentenceTask, take: Take) -> Chunk:
         """A sentence that is handed over at once."""
-        self._start = self._num_samples + len(silence(take.lead_seconds, self._rate).samples)
-        return self._chunk(task, spaced(take, is_last=task.is_last), take.words or (), take)
+        owed = self._owed_before(task)
+        self._start = self._num_samples + len(owed) + len(silence(take.lead_seconds, self._rate).samples)
+        samples = led(take) if self._owes(task, take) else spaced(take, is_last=task.is_last)
+        return self._chunk(task, np.concatenate([owed, samples]), take.words or (), take)
 
     def piece(self, task: SentenceTask, samples: Samples, words: Sequence[Word], take: Take | None = None) -> Chunk:
         """A piece of a sentence; its take comes with the last."""
         if task is not self._task:
-            lead = silence(task.segment.lead_seconds, self._rate).samples
+            lead = np.concatenate([self._owed_before(task), silence(task.segment.lead_seconds, self._rate).samples])
             self._start, samples = self._num_samples + len(lead), np.concatenate([lead, samples])
-        if take is not None:
+        if take is not None and not self._owes(task, take):
             samples = np.concatenate([samples, silence(pause_of(take, is_last=task.is_last), self._rate).samples])
         return self._chunk(task, samples, words, take)
+
+    def end(self, text: TextRun) -> Chunk:
+        """The end of a text that was still being written."""
+        assert isinstance(text.prepared, TextInPieces) and self._task is not None, "something was spoken"
+        seconds = text.prepared.end_seconds
+        if text.on_sentence is not None and seconds:
+            text.on_sentence(SpokenSegment(lead_seconds=seconds))
+        return Chunk(
+            samples=silence(seconds, self._rate).samples,
+            sample_rate=self._rate,
+            sentence=self._task.index + 1,
+            text_warning=text.warning,
+            is_last=True,
+        )
+
+    def _owes(self, task: SentenceTask, take: Take) -> bool:
+        """Note the pause after a take where it comes later; whether it does."""
+        if task.text.is_in_pieces:
+            self._before = take
+        return task.text.is_in_pieces
+
+    def _owed_before(self, task: SentenceTask) -> Samples:
+        """The pause after the sentence before, where it was not handed over."""
+        before, self._before = self._before, None
+        if before is None:
+            return silence(0.0, self._rate).samples
+        longer = replace(before, extra_pause_seconds=before.extra_pause_seconds + task.gap_seconds)
+        return silence(pause_of(longer, is_last=False), self._rate).samples
 
     def _chunk(self, task: SentenceTask, samples: Samples, words: Sequence[Word], take: Take | None) -> Chunk:
         is_first, is_last = self._task is None, task.is_last and take is not None
@@ -393,6 +450,7 @@ class Sent:
             sample_rate=self._rate,
             sentence=task.index + 1,
             text=readable(task.segment.text),
+            written=task.segment.written,
             take=take,
             text_warning=task.text.warning if warns else None,
             is_last=is_last,
@@ -401,7 +459,12 @@ class Sent:
         )
 
 
-def one_for_each(texts: Sequence[str], voice: How | Sequence[How]) -> list[How]:
+def is_iterator(text: Text) -> bool:
+    """Whether a text may still be being written; a list of pieces and what is no text are not."""
+    return isinstance(text, Iterable) and not isinstance(text, (str, bytes, bytearray, Mapping, list, tuple))
+
+
+def one_for_each(texts: Sequence[Text], voice: How | Sequence[How]) -> list[How]:
     """The voice of each text; raises ConfigError where the numbers differ, or for one text alone."""
     if isinstance(texts, str):  # which is a sequence of its letters
         raise ConfigError("expected a list of texts, but this is one text; put it into a list")

@@ -72,8 +72,9 @@ export async function listVoices() {
   return (await (await request("v1/audio/voices")).json()).voices;
 }
 
-function speechFields({ text, voice, seed, speed }) {
-  return { model: "tts-1", input: text, voice, seed, speed };
+// `settings`: fields of a request that are not the usual ones.
+function speechFields({ text, voice, seed, speed, settings = {} }) {
+  return { model: "tts-1", input: text, voice, seed, speed, ...settings };
 }
 
 // The events of a speech while it is generated: raw PCM, words and sentences. `sentence`: the number of the only one.
@@ -129,6 +130,8 @@ export function deleteVoice(id) {
   return request(`v1/audio/voices/${encodeURIComponent(id)}`, { method: "DELETE", keepalive: true });
 }
 
+const asPython = (value) => JSON.stringify(value).replaceAll(/:true(?=[,}])/g, ":True").replaceAll('":', '": ');
+
 // The requests of other programs that give the same speech.
 export function asCode(speech) {
   const fields = { ...speechFields(speech), response_format: "mp3" };
@@ -140,7 +143,8 @@ export function asCode(speech) {
       `import openai\n\nclient = openai.OpenAI(base_url="${SERVER}v1", api_key="none")\n` +
       `speech = client.audio.speech.create(\n    model="tts-1", voice=${JSON.stringify(speech.voice)},\n` +
       `    input=${JSON.stringify(speech.text)},\n` +
-      `    speed=${speech.speed}, response_format="mp3", extra_body={"seed": ${speech.seed}},\n)\n` +
+      `    speed=${speech.speed}, response_format="mp3",\n` +
+      `    extra_body=${asPython({ seed: speech.seed, ...speech.settings })},\n)\n` +
       `speech.write_to_file("speech.mp3")`,
   };
 }
