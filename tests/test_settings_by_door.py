@@ -43,6 +43,7 @@ TWO = "The cat sat on the mat. It rained all day long."
 LONG = "She sells sea shells, " * 9 + "there."
 SETTINGS: dict[str, tuple[str, Fields]] = {
     "voice": (TWO, {"voice": "emma"}),
+    "style_of": (TWO, {"style_of": "emma"}),
     "voices": ("[voice:Anna] The cat sat on the mat.", {"voices": {"Anna": "emma"}}),
     "dialogue": ("“Come here now, please!” she said to him.", {"dialogue": "emma"}),
     "lexicon": ("Hello there, Nguyen and all the others.", {"lexicon": {"Nguyen": "fantastically"}}),

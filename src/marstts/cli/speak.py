@@ -36,6 +36,7 @@ def speak(
     reference: options.Reference = None,
     transcript: options.Transcript = None,
     voice: options.VoiceName = None,
+    style_of: options.StyleOf = None,
     voices: options.Voices = None,
     cast: options.Cast = None,
     dialogue: options.Dialogue = None,
@@ -67,7 +68,7 @@ def speak(
         seed=seed, top_p=top_p, continuation=continuation, speed=speed, pauses=read_pauses(pauses), paper=paper
     )
     how.check()
-    check_not_read([output, words], reference, voice, file, lexicon, cast)
+    check_not_read([output, words], reference, voice, style_of, file, lexicon, cast)
     read = None if stream or batch is not None else choose_book(text, file, output, notes)
     parts = [] if read is None else book.choose_chapters(read, chapters)
     spoken = choose_text(text, file, notes, chapters) if read is None else ""
@@ -81,7 +82,10 @@ def speak(
     add_own_voices(named, [spoken] if read is None else [part.spoken for part in parts])
     if words is not None:
         synthesizer.session.check_word_times(speaker)
-    how = replace(how, voice=speaker, dialogue=add_dialogue(synthesizer, named, dialogue), voices=named)
+    style = None if style_of is None else choose_voice(synthesizer, None, None, style_of)
+    how = replace(
+        how, voice=speaker, style_of=style, dialogue=add_dialogue(synthesizer, named, dialogue), voices=named
+    ).opened(synthesizer.session)
     if read is not None:
         outcome = book.speak_book(synthesizer, read, parts, Path(output), how, words)
         report_lines(outcome, output, as_json=json_report, what="chapters")

@@ -30,6 +30,10 @@ VoiceName = Annotated[
         help="A voice of `marstts voice list` or --voices, a voice file, or a recording.",
     ),
 ]
+StyleOf = Annotated[
+    str | None,
+    typer.Option(metavar="NAME_OR_FILE", help="Speak in the style of this recording or voice, as the same speaker."),
+]
 Voices = Annotated[
     Path | None,
     typer.Option(metavar="FOLDER", help="Voice files that the text may name, besides those of `marstts voice list`."),

@@ -85,6 +85,9 @@ class SpeechBody(BaseModel):
     dialogue: str | None = Field(None, max_length=NAME_CHARACTERS)
     """Not OpenAI's: the voice of what is said in quotation marks."""
 
+    style_of: str | None = Field(None, max_length=NAME_CHARACTERS)
+    """Not OpenAI's: name or id of a voice whose style it speaks in."""
+
     voices: dict[str, str] = Field(default_factory=dict, max_length=MAX_CAST)
     """Not OpenAI's: names that the text may use for voices, each with the name or id of one."""
 
@@ -141,6 +144,18 @@ class SpeechBody(BaseModel):
 
 SETTINGS = Settings.__annotations__.keys() & SpeechBody.model_fields.keys()
 """Fields of a request that say how a text is spoken."""
+
+
+class MixBody(BaseModel):
+    """Body of `POST /v1/audio/voices/mix`."""
+
+    model_config = ConfigDict(allow_inf_nan=False)
+
+    name: str
+    voices: dict[str, float] = Field(min_length=2, max_length=MAX_CAST)
+    """Names or ids of voices, each with its share."""
+
+    consent: str = ""
 
 
 class RenameBody(BaseModel):

@@ -26,7 +26,7 @@ from marstts.server.encoders import AudioFormat
 from marstts.server.idle_model import IdleModel, OpenModel
 from marstts.server.listener import FIRST_AUDIO_SECONDS, SOON_SECONDS, Crowd, Listener, PriorityGate
 from marstts.server.metrics import RequestOutcome, ServerMetrics
-from marstts.server.schemas import SpeechBody
+from marstts.server.schemas import MixBody, SpeechBody
 from marstts.server.settings import ServeSettings
 from marstts.server.speech_job import FilePiece, JobEnded, JobScheduler, JobSpec, SharedBatch, SpeechJob, make_pieces
 from marstts.server.uploads import UploadQueue
@@ -195,7 +195,14 @@ class SpeechService:
             raise ApiError(400, f"input: expected at most {limit} characters, not {len(body.input)}.", param="input")
         key = self.voices.resolve(body.voice_name, caller)
         how = body.speaking(CallersVoices(self.voices, caller, body.voices), self.lexicon)
-        spec = JobSpec(body, how, lambda: self.voices.open(key), arriving)
+        style = None if body.style_of is None else self.voices.resolve(body.style_of, caller)
+
+        def open_voices() -> Speaking:
+            return replace(
+                how, voice=self.voices.open(key), style_of=None if style is None else self.voices.open(style)
+            )
+
+        spec = JobSpec(body, how, open_voices, arriving)
         return SpeechRun(self, spec, caller.name)
 
     def arriving_text(self) -> ArrivingText:
@@ -214,6 +221,10 @@ class SpeechService:
     ) -> tuple[StoredVoice, list[str]]:
         """Clone recordings of one speaker on the thread for uploads, and keep the voice -> the voice, and warnings."""
         return await self.run_upload(caller, lambda: self.voices.create(name, recordings, transcript, consent, caller))
+
+    async def mix(self, body: MixBody, caller: Caller) -> StoredVoice:
+        """Mix voices of a caller on the thread for uploads, and keep the new one."""
+        return await self.run_upload(caller, lambda: self.voices.mix(body.name, body.voices, body.consent, caller))
 
     async def run_upload(self, caller: Caller, work: Callable[[], T]) -> T:
         """Run work on a caller's recording on the thread for uploads; ApiError 429 where too many wait for it."""
@@ -423,7 +434,8 @@ def stream_at_once(shared: SharedBatch, pool: ThreadPoolExecutor, texts: Sequenc
 
     def stream(seed: int, text: str) -> float:
         body = SpeechBody(input=text, voice=voice.name, seed=seed, response_format=AudioFormat.PCM)
-        spec = JobSpec(body, replace(synthesizer.usual, seed=seed), lambda: voice)
+        how = replace(synthesizer.usual, seed=seed, voice=voice)
+        spec = JobSpec(body, how, lambda: how)
         listener = Listener(synthesizer.session.codec, FIRST_AUDIO_SECONDS, crowd=shared.crowd, checks_sent=False)
         job = JobScheduler(shared, listener, starts_prompts=True)
         return sum(piece.audio_seconds for piece in make_pieces(synthesizer, job, spec, listener))

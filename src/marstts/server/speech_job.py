@@ -37,7 +37,6 @@ from marstts.synthesis.synthesizer import Synthesizer
 from marstts.synthesis.texts import OnSentence
 from marstts.synthesis.words.word_times import Word
 from marstts.synthesis.words.written_forms import SpokenSegment
-from marstts.voice import Voice
 
 MAX_PIECES = 8
 """Pieces that are made ahead of a client that reads slowly."""
@@ -144,8 +143,8 @@ class JobSpec:
     body: SpeechBody
     how: Speaking
 
-    open_voice: Callable[[], Voice]
-    """Opens the voice, on the job's thread."""
+    open_voices: Callable[[], Speaking]
+    """Opens the voices, on the job's thread."""
 
     arriving: ArrivingText | None = None
     """The text, where it is still being written; else it is that of the body."""
@@ -215,7 +214,7 @@ def make_pieces(
     on_sentence: called before each sentence of a text that is still being written. Each is then a file of its own.
     """
     rate = synthesizer.session.codec.spec.sample_rate
-    body, how = spec.body, replace(spec.how, voice=spec.open_voice())
+    body, how = spec.body, spec.open_voices()
     encoded = EncodedStream(body.response_format, rate, whole=not body.stream)
     if body.sentence is not None:
         chunk = one_sentence(synthesizer, body, how, scheduler)

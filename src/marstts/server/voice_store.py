@@ -33,7 +33,7 @@ from marstts.synthesis.clone.voice_folder import (
     match,
 )
 from marstts.synthesis.synthesizer import Synthesizer
-from marstts.voice import Voice, average_voice
+from marstts.voice import Voice, average_voice, mix_voices
 
 OPEN_VOICES = 64
 """Opened voices that are kept in memory, without their references."""
@@ -173,6 +173,19 @@ class VoiceStore:
                 clone = self._synthesizer.clone(waveform, words, name=name, consent=consent, keep_reference=is_first)
                 voices.append(clone)
         return average_voice(voices)
+
+    def mix(self, name: str, shares: Mapping[str, float], consent: str, caller: Caller) -> StoredVoice:
+        """Mix voices, each with its share, and keep the new one; ApiError or VoiceError where that cannot be."""
+        folder = self._folder_of(caller.owner)
+        with folder_errors():
+            folder.check_free(name)
+            folder.check_room(self._limits.voices)
+        parts = [(self.open(self.resolve(voice, caller)), share) for voice, share in shares.items()]
+        mixed = mix_voices(parts, name)
+        consent = consent.strip() or mixed.consent or "a mix of packaged voices"
+        self._check_texts("", consent)
+        with folder_errors():
+            return stored_voice(folder.add(replace(mixed, consent=consent), limit=self._limits.voices), caller.owner)
 
     def rename(self, voice_id: str, name: str, caller: Caller) -> StoredVoice:
         """Give an uploaded voice another name."""

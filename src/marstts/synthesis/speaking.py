@@ -15,21 +15,26 @@ from typing import TypedDict
 
 from marstts.audio.tempo import check_speed
 from marstts.errors import ConfigError, did_you_mean, require
-from marstts.synthesis.clone.voices import open_voice
+from marstts.synthesis.clone.voices import adapt_voice, open_voice
 from marstts.synthesis.model_session import ModelSession
 from marstts.synthesis.speech import Continuation
 from marstts.text.lexicon import Lexicon
 from marstts.text.reading import USUAL_PAUSES
 from marstts.text.segments import Pauses
-from marstts.voice import Voice
+from marstts.voice import Voice, with_style_of
 
 AnyVoice = Voice | Path | str | None
 """A voice, a packaged voice's name, a path to a voice file or recording, or None for the default voice."""
 
 
+VOICES = ("voice", "style_of", "voices")
+"""Fields with voices."""
+
+
 class Settings(TypedDict, total=False):
     """The fields of `Speaking` but for the voice, as keyword arguments."""
 
+    style_of: AnyVoice
     voices: Mapping[str, Voice]
     dialogue: str | None
     lexicon: Lexicon | None
@@ -47,6 +52,9 @@ class Speaking:
 
     voice: AnyVoice = None
     """The voice of all that has no other: a `Voice`, a name, a path, or None for the default voice."""
+
+    style_of: AnyVoice = None
+    """A voice whose style it speaks in, as itself; None for its own. The voice is then used without its prefix."""
 
     voices: Mapping[str, Voice] = field(default_factory=dict)
     """Voices that the text may name, by name, besides the packaged ones."""
@@ -94,14 +102,19 @@ class Speaking:
 
     def opened(self, session: ModelSession) -> Speaking:
         """The same with its voice opened for a model; `synthesis.clone.voices.open_voice` names the errors."""
-        return self if isinstance(self.voice, Voice) else replace(self, voice=open_voice(session, self.voice))
+        if isinstance(self.voice, Voice) and self.style_of is None:
+            return self
+        voice = self.voice if isinstance(self.voice, Voice) else open_voice(session, self.voice)
+        if self.style_of is not None:
+            voice = with_style_of(adapt_voice(session, voice), open_voice(session, self.style_of))
+        return replace(self, voice=voice, style_of=None)
 
     def fingerprint(self, session: ModelSession, *parts: str) -> str:
         """Hash of all that decides how this is spoken by a model, and of `parts`."""
         opened = self.opened(session)
         assert isinstance(opened.voice, Voice)
         voices = [f"{name} {digest_of(voice)}" for name, voice in sorted(opened.voices.items())]
-        others = {name: str(value) for name, value in vars(opened).items() if name not in ("voice", "voices")}
+        others = {name: str(value) for name, value in vars(opened).items() if name not in VOICES}
         stated = json.dumps((*parts, digest_of(opened.voice), *voices, others, session.label), sort_keys=True)
         return hashlib.sha256(stated.encode()).hexdigest()
 

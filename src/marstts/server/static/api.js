@@ -121,6 +121,11 @@ export async function createVoice(name, recordings, transcript, consent) {
   return (await upload("v1/audio/voices", { name, audio_sample: recordings, transcript, consent })).json();
 }
 
+// `shares`: voices by name or id, each with a number.
+export async function mixVoices(name, shares) {
+  return (await post("v1/audio/voices/mix", { name, voices: shares })).json();
+}
+
 export async function renameVoice(id, name) {
   return (await post(`v1/audio/voices/${encodeURIComponent(id)}`, { name })).json();
 }

@@ -33,6 +33,7 @@ function pairs(id, read = (value) => value) {
 function moreSettings() {
   const fields = {
     dialogue: byId("dialogue").value.trim(),
+    style_of: byId("style-of").value.trim(),
     voices: pairs("cast"),
     pauses: pairs("pauses", Number),
     lexicon: pairs("lexicon"),
@@ -97,6 +98,11 @@ on("key-form", "submit", async () => {
   await fillVoices(voice);
   byId("key-form").hidden = true;
   show("");
+});
+on("mix-form", "submit", async () => {
+  const mixed = await api.mixVoices(byId("mix-name").value.trim(), pairs("shares", Number));
+  await fillVoices(mixed.id);
+  show(`The voice ${mixed.name} can speak now.`);
 });
 on("speech-form", "submit", () => speak());
 on("speak-all", "click", () => speak(true));
