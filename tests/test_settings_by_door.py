@@ -51,6 +51,7 @@ SETTINGS: dict[str, tuple[str, Fields]] = {
     "top_p": (TWO, {"top_p": 0.9}),
     "continuation": (TWO, {"continuation": "per-chunk"}),
     "speed": (TWO, {"speed": 1.5}),
+    "seconds": (TWO, {"seconds": 6.5}),
     "pauses": (TWO, {"pauses": {"sentence": 0.9, "end": 0.4}}),
     "paper": (LONG, {"paper": True}),
 }

@@ -52,6 +52,7 @@ def speak(
     batch: options.Batch = None,
     seed: options.Seed = 0,
     speed: options.Speed = 1.0,
+    seconds: options.Seconds = None,
     top_p: options.TopP = None,
     continuation: options.Continuation = Continuation.FIXED_REFERENCE,
     pauses: options.PauseSeconds = None,
@@ -65,8 +66,9 @@ def speak(
     if words is not None:
         captions.check_captions(words)
     how = Speaking(
-        seed=seed, top_p=top_p, continuation=continuation, speed=speed, pauses=read_pauses(pauses), paper=paper
-    )
+        seed=seed, top_p=top_p, continuation=continuation, speed=speed, seconds=seconds, pauses=read_pauses(pauses),
+        paper=paper,
+    )  # fmt: skip
     how.check()
     check_not_read([output, words], reference, voice, style_of, file, lexicon, cast)
     read = None if stream or batch is not None else choose_book(text, file, output, notes)

@@ -101,6 +101,10 @@ Speed = Annotated[
     float,
     typer.Option(help="Tempo, 0.25 to 4 times the usual, at the same pitch (extra `formats`)."),
 ]
+Seconds = Annotated[
+    float | None,
+    typer.Option(metavar="SECONDS", help="Fit the speech to this length, by the model's pace and the tempo."),
+]
 TopP = Annotated[float | None, typer.Option(help="Nucleus of the first attempt, 0 to 1 (default: the model's).")]
 Continuation = Annotated[
     Mode,

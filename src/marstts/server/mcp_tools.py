@@ -37,9 +37,10 @@ VoiceName = Annotated[str, Field(description="Name of a voice; list_voices has a
 Settings = Annotated[
     dict[str, Any] | None,
     Field(
-        description="How it is spoken: seed, dialogue (voice of what stands in quotation marks), style_of (a voice whose "
-        "style is used), voices (names in the text, each with a voice), pauses (seconds after sentence, heading, "
-        "paragraph, scene, end), lexicon (words with their pronunciations), top_p, continuation, paper."
+        description="How it is spoken: seed, seconds (the length it is fitted to), dialogue (voice of what stands in "
+        "quotation marks), style_of (a voice whose style is used), voices (names in the text, each with a voice), "
+        "pauses (seconds after sentence, heading, paragraph, scene, end), lexicon (words with their pronunciations), "
+        "top_p, continuation, paper."
     ),
 ]
 OutputFile = Annotated[

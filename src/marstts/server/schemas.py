@@ -62,6 +62,9 @@ class SpeechBody(BaseModel):
     speed: float = Field(1.0, ge=MIN_SPEED, le=MAX_SPEED)
     """Other values than 1 need PyAV on the server."""
 
+    seconds: float | None = Field(None, gt=0.0)
+    """Not OpenAI's: the length that the speech is fitted to, in place of a speed."""
+
     stream_format: StreamFormat = StreamFormat.AUDIO
 
     instructions: str | None = Field(None, max_length=4096)
@@ -130,6 +133,7 @@ class SpeechBody(BaseModel):
             top_p=self.top_p,
             continuation=self.continuation,
             speed=self.speed,
+            seconds=self.seconds,
             pauses=pauses_of(self.pauses),
             paper=self.paper,
         )

@@ -212,9 +212,11 @@ class SpeechService:
     async def measure_text(self, text: str, how: Speaking) -> float:
         """Return the seconds of audio that a text takes; long texts are read on a thread of their own."""
         if not needs_reading(text, how):
-            return self.synthesizer.session.backoff.usual(text) / how.speed
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._reading, measure_text, self.synthesizer, text, how)
+            seconds = self.synthesizer.session.backoff.usual(text) / how.speed
+        else:
+            loop = asyncio.get_running_loop()
+            seconds = await loop.run_in_executor(self._reading, measure_text, self.synthesizer, text, how)
+        return seconds if how.seconds is None else max(seconds, how.seconds)
 
     async def upload(
         self, name: str, recordings: Sequence[bytes], transcript: str, consent: str, caller: Caller

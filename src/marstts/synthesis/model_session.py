@@ -153,6 +153,7 @@ class ModelSession:
             top_p=row.request.top_p,
             lead_seconds=lead_of(segment),
             extra_pause_seconds=segment.pause_seconds,
+            duration=segment.duration,
         )
 
     def unchecked_take(self, segment: Segment, row: RequestState, decoded: tuple[Codes, Waveform] | None) -> Take:
@@ -166,6 +167,7 @@ class ModelSession:
             top_p=row.request.top_p,
             lead_seconds=lead_of(segment),
             extra_pause_seconds=segment.pause_seconds,
+            duration=segment.duration,
         )
 
     def word_timing(self, segment: Segment, search: PathSearch, start: int, end: int) -> Callable[[], tuple[Word, ...]]:

@@ -58,6 +58,8 @@ class PreparedText:
         """Names of the voices that the text asks for."""
         self.has_rates = any(segment.rate != 1.0 for segment in known)
         """Whether the text asks for other rates, as far as it is read."""
+        self.has_durations = any(segment.duration is not None for segment in known)
+        """Whether the text states how long passages of it last."""
         self._num_left = sum(bool(segment.text) for segment in known)
         self._num_given = self._num_characters = 0
         if self.is_whole:

@@ -27,6 +27,9 @@ AnyVoice = Voice | Path | str | None
 """A voice, a packaged voice's name, a path to a voice file or recording, or None for the default voice."""
 
 
+MAX_SECONDS = 24 * 3600.0
+"""Longest length that a text is fitted to."""
+
 VOICES = ("voice", "style_of", "voices")
 """Fields with voices."""
 
@@ -42,6 +45,7 @@ class Settings(TypedDict, total=False):
     top_p: float | None
     continuation: Continuation
     speed: float
+    seconds: float | None
     pauses: Pauses
     paper: bool
 
@@ -77,6 +81,9 @@ class Speaking:
     speed: float = 1.0
     """Tempo, 0.25 to 4 times the usual, at the same pitch; needs the extra `formats`."""
 
+    seconds: float | None = None
+    """Length of the whole speech in seconds, in place of a speed: the text is fitted to it."""
+
     pauses: Pauses = USUAL_PAUSES
     """Seconds of silence after a sentence, heading, paragraph, scene and at the end."""
 
@@ -92,7 +99,11 @@ class Speaking:
         if self.seed < 0:
             raise ConfigError(f"the seed must be 0 or more, but is {self.seed}")
         check_speed(self.speed)
-        if self.speed != 1.0:
+        if self.seconds is not None and not 0.0 < self.seconds <= MAX_SECONDS:
+            raise ConfigError(f"the length must lie between 0 and {MAX_SECONDS:g} s, but is {self.seconds:g}")
+        if self.seconds is not None and self.speed != 1.0:
+            raise ConfigError("give either a speed or the seconds that the speech lasts, not both")
+        if self.speed != 1.0 or self.seconds is not None:
             require("av", "formats")
 
     @property

@@ -28,7 +28,7 @@ from marstts.synthesis.words import captions
 from marstts.synthesis.words.flaws import TakeFlaw
 from marstts.synthesis.words.word_times import Word
 from marstts.text.phones import readable
-from marstts.text.segments import SENTENCE_PAUSE_SECONDS
+from marstts.text.segments import SENTENCE_PAUSE_SECONDS, Duration
 from marstts.text.sentences import last_mark
 from marstts.voice import Prefix, Voice
 
@@ -81,6 +81,9 @@ class Take:
 
     extra_pause_seconds: float = 0.0
     """Silence after the take that the text asks for, in addition to the usual one."""
+
+    duration: Duration | None = None
+    """Length of the passage that it is a part of, where the text states one."""
 
     timing: Callable[[], tuple[Word, ...]] | None = None
     """Computes `words`; None where the model has no word times."""

@@ -22,12 +22,13 @@ from marstts.errors import ConfigError, MarsError
 from marstts.generation.scheduler import AsyncScheduler, RequestScheduler, Scheduler, SchedulerClient, SharedScheduler
 from marstts.synthesis import clone as cloning
 from marstts.synthesis.clone.voices import open_voice
+from marstts.synthesis.fitting import fitted
 from marstts.synthesis.incremental_decoder import ChunkSizes, StreamConfig
 from marstts.synthesis.model_session import ModelSession, OnTake
 from marstts.synthesis.reference_types import Reference, as_reference
 from marstts.synthesis.runner import Failed, Finished, Runner
 from marstts.synthesis.speaking import USUAL, AnyVoice, Settings, Speaking
-from marstts.synthesis.speech import Chunk, Samples, Speech, Take, led, pause_of, silence, spaced
+from marstts.synthesis.speech import Chunk, Samples, Speech, Take, led, pause_of, silence, spaced, take_offsets
 from marstts.synthesis.text_in_pieces import TextInPieces
 from marstts.synthesis.texts import DEFAULT_BATCH, OnSentence, SentenceTask, Text, TextRun, whole_text
 from marstts.synthesis.words.word_times import Word
@@ -39,6 +40,9 @@ MAX_AHEAD = 8 * DEFAULT_BATCH
 """Sentences of a text in work, or waiting for one before them, at most: a batch runs, a batch waits, and the rest is
 room for sentences done before one that is sampled again. It takes up to seven attempts, one after the other, and would
 run alone with less."""
+
+OTHER_READING, MAX_SEED = 7919, 2**32
+"""What sets the seeds of other readings of a text apart, and the first seed that there is not."""
 
 How = AnyVoice | Speaking
 """A voice, or all of how a text is spoken."""
@@ -150,6 +154,8 @@ class Synthesizer:
         voice was made for another model.
         """
         run = self._text(whole_text(text), self._how(voice, settings))
+        if run.open().must_fit:
+            return self._fit(run, on_take, scheduler)
         [result] = self._run_texts(run.session, [run], self._queue(scheduler), DEFAULT_BATCH, on_take)
         if result.speech is None:
             assert result.error is not None
@@ -190,6 +196,8 @@ class Synthesizer:
             )
             for index, (text, how) in enumerate(zip(texts, manners, strict=True), 1)
         ]
+        if any(how.seconds is not None for how in manners):
+            return self._each_fitted(runs, scheduler)
         return self._run_texts(session, runs, self._queue(scheduler, batch), batch, None)
 
     def stream(
@@ -227,11 +235,74 @@ class Synthesizer:
 
         Closing the generator stops all work within a patch. Raises the errors of `speak`, before the first chunk.
         """
-        pieces = text if is_iterator(text) else whole_text(text)
-        run = self._text(pieces, self._how(voice, settings), num_skipped=start, on_sentence=on_sentence).open()
+        how, pieces = self._how(voice, settings), text if is_iterator(text) else whole_text(text)
+        if how.seconds is not None:
+            return self._stream_fitted(pieces, how, start, on_take, on_sentence, scheduler)
+        run = self._text(pieces, how, num_skipped=start, on_sentence=on_sentence).open()
+        if run.must_fit:
+            return self._stream_fitted(pieces, how, start, on_take, on_sentence, scheduler)
         if sentences:
             return self._in_order(run, on_take, scheduler)
         return self._stream(run, config or StreamConfig(), on_take, scheduler)
+
+    def _fit(self, run: TextRun, on_take: OnTake | None, scheduler: SharedScheduler | None) -> Speech:
+        """Speak a text that is to last for a given time."""
+        plain = replace(run.how, seconds=None)
+
+        def read(number: int) -> Speech:
+            seed = plain.seed if number == 0 else (plain.seed + number * OTHER_READING) % MAX_SEED
+            again = TextRun(session=run.session, text=run.text, how=replace(plain, seed=seed))
+            [result] = self._run_texts(run.session, [again], self._queue(scheduler), DEFAULT_BATCH, on_take)
+            if result.speech is None:
+                assert result.error is not None
+                raise result.error
+            return result.speech
+
+        made = read(0)
+        takes = fitted(lambda number: made if number == 0 else read(number), run.how.seconds)
+        first = made.first_audio_seconds
+        return run.session.assemble(
+            takes, seed=plain.seed, started=run.started, first_audio_seconds=first, text_warning=made.text_warning
+        )
+
+    def _stream_fitted(
+        self,
+        text: Text,
+        how: Speaking,
+        start: int,
+        on_take: OnTake | None,
+        on_sentence: OnSentence | None,
+        scheduler: SharedScheduler | None,
+    ) -> Generator[Chunk, None, None]:
+        """Yield the sentences of a text that is to last for a given time; all of them are made before the first."""
+        whole = whole_text(text)
+        if on_sentence is not None:
+            on_sentence(SpokenSegment(text=whole))
+        speech = self.speak(whole, how, on_take=on_take, scheduler=scheduler)
+        offsets, rate = take_offsets(speech.takes), speech.sample_rate
+        for index, take in enumerate(speech.takes[start:], start):
+            is_last = index == len(speech.takes) - 1
+            yield Chunk(
+                samples=spaced(take, is_last=is_last),
+                sample_rate=rate,
+                sentence=index + 1,
+                text=readable(take.text),
+                take=take,
+                text_warning=speech.text_warning if index == start else None,
+                is_last=is_last,
+                words=tuple(word.shifted(offsets[index]) for word in take.words or ()),
+            )
+
+    def _each_fitted(
+        self, runs: Sequence[TextRun], scheduler: SharedScheduler | None
+    ) -> Generator[SpeakResult, None, None]:
+        """Speak texts of a given length one after the other."""
+        for run in runs:
+            text = whole_text(run.text)
+            try:
+                yield SpeakResult(index=run.index, text=text, speech=self._fit(run.open(), None, scheduler))
+            except MarsError as error:
+                yield SpeakResult(index=run.index, text=text, speech=None, error=error)
 
     def _how(self, voice: How, settings: Settings) -> Speaking:
         """How a text is spoken: a whole value, or the usual one in a voice, with these settings in place of its own."""

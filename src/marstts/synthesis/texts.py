@@ -107,6 +107,11 @@ class TextRun:
         """Whether the text is still being written, so that no sentence is known to be the last when it is begun."""
         return not isinstance(self.text, str)
 
+    @property
+    def must_fit(self) -> bool:
+        """Whether it, or a passage of it, is to last for a given time."""
+        return self.how.seconds is not None or (isinstance(self.prepared, PreparedText) and self.prepared.has_durations)
+
     def wait(self) -> bool:
         """Wait for the next sentence of a text that is still being written; False where there is none to wait for."""
         if not self.is_open or self.has_failed:

@@ -33,6 +33,7 @@ function pairs(id, read = (value) => value) {
 function moreSettings() {
   const fields = {
     dialogue: byId("dialogue").value.trim(),
+    seconds: byId("seconds").value === "" ? "" : Number(byId("seconds").value),
     style_of: byId("style-of").value.trim(),
     voices: pairs("cast"),
     pauses: pairs("pauses", Number),
@@ -41,6 +42,7 @@ function moreSettings() {
     continuation: byId("continuation").value,
     paper: byId("paper").checked || "",
   };
+  if (fields.seconds !== "") fields.speed = 1;
   const isStated = (value) => value !== "" && (typeof value !== "object" || Object.keys(value).length > 0);
   return Object.fromEntries(Object.entries(fields).filter(([, value]) => isStated(value)));
 }
