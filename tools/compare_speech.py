@@ -145,7 +145,7 @@ def results(voices: list[str], texts: tuple[str, ...]) -> Iterator[tuple[str, An
 
     speak_command.load = load
     for voice in voices:
-        for number, text in enumerate((*texts, SSML)):
+        for number, text in [*enumerate(texts), ("ssml", SSML)]:
             for mode in (whole, stream, shared):
                 yield f"{mode.__name__} {voice} {number}", mode(tts, text, voice)
             yield f"file {voice} {number}", in_file([])(text, voice)

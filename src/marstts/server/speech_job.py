@@ -241,6 +241,8 @@ def make_pieces(
             ends_file = chunk.is_last if spec.arriving is None else chunk.take is not None
             dry_seconds = listener.sent(chunk.seconds)
             piece = replace(piece_of(chunk, body, is_first=chunk.sentence > named), dry_seconds=dry_seconds)
+            if spec.arriving is not None and piece.sentence is not None:
+                piece = replace(piece, sentence=chunk.written or chunk.text)
             named = chunk.sentence
             parts = np.split(chunk.samples, range(size, len(chunk.samples), size))  # a chunk may end with a long pause
             for number, samples in enumerate(parts, start=1):
@@ -269,7 +271,7 @@ def piece_of(chunk: Chunk, body: SpeechBody, *, is_first: bool) -> FilePiece:
         chunk.seconds,
         num_tokens=0 if take is None else sum(len(codes) for codes in take.codes),
         warning=chunk.warning,
-        sentence=(chunk.written or chunk.text) if body.sentences and is_first else None,
+        sentence=chunk.text if body.sentences and is_first else None,
         number=chunk.sentence if body.sentences else 0,
         is_flawed=body.sentences and take is not None and take.warning is not None,
         words=chunk.words if body.words else (),
