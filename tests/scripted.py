@@ -20,6 +20,7 @@ from marstts.errors import VoiceError
 from marstts.generation.engine import Engine, TokenLayout
 from marstts.generation.request import SamplingConfig
 from marstts.speaker.toy import ToySpeakerEncoder
+from marstts.synthesis.model_session import ModelSession
 from marstts.synthesis.synthesizer import Synthesizer
 from marstts.voice import Voice
 
@@ -138,12 +139,13 @@ def scripted_synthesizer(script: Script) -> Synthesizer:
     """Toy codec and toy speaker encoders around a scripted model; all sizes differ."""
     codec = ToyCodec(codebook_size=CODEBOOK_SIZE)
     layout = TokenLayout(codec.spec.patch_layout, CODEBOOK_SIZE)
-    return Synthesizer(
+    session = ModelSession(
         name="scripted",
         model=ScriptedModel(ScriptedEngine(script, layout), layout),
         codec=codec,
         encoders={"identity": ToySpeakerEncoder("identity", 5), "style": ToySpeakerEncoder("style", 7)},
     )
+    return Synthesizer(session)
 
 
 def good(attempt: int, prompt: ScriptedPrompt) -> ScriptedTake:
@@ -153,5 +155,10 @@ def good(attempt: int, prompt: ScriptedPrompt) -> ScriptedTake:
 
 def with_engine(tts: Synthesizer, engine: Engine[Any]) -> Synthesizer:
     """The same synthesizer around another engine."""
-    model: Any = tts.model
-    return replace(tts, model=replace(model, engine=engine))
+    model: Any = tts.session.model
+    return with_parts(tts, model=replace(model, engine=engine))
+
+
+def with_parts(tts: Synthesizer, **parts: Any) -> Synthesizer:
+    """The same synthesizer with other parts of its session: `model`, `codec`, `encoders`, `backoff`."""
+    return replace(tts, session=replace(tts.session, **parts))

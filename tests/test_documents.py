@@ -9,8 +9,10 @@ import inspect
 import re
 import shlex
 import sys
+from dataclasses import fields
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -20,6 +22,7 @@ from command_lines import parse
 from marstts import audio
 from marstts.cli.main import app
 from marstts.synthesis.loading import load
+from marstts.synthesis.speaking import Speaking
 from small_epub import write_small_epub
 
 pytestmark = pytest.mark.slow
@@ -101,7 +104,24 @@ def test_python_examples_compile(document: Path) -> None:
         compile(block, f"{name_of(document)} block {number}", "exec")
 
 
-@pytest.mark.parametrize("name", ["load", "clone", "speak", "stream", "speak_many"])
+def test_the_python_api_explains_the_public_names_of_a_synthesizer_and_no_others() -> None:
+    text = (ROOT / "docs" / "python-api.md").read_text(encoding="utf-8")
+    table = text.partition("## Synthesizer")[2].partition("###")[0]
+    explained = {
+        name for row in re.findall(r"^\| (`.*?) \|", table, re.MULTILINE) for name in re.findall(r"`(\w+)`", row)
+    }
+    session: Any = None
+    public = {name for name in dir(marstts.Synthesizer(session)) if not name.startswith("_")}
+    assert public == explained == {"clone", "open_voice", "session", "speak", "speak_many", "stream", "usual"}
+
+
+def test_the_python_api_shows_every_setting_with_its_default() -> None:
+    text = (ROOT / "docs" / "python-api.md").read_text(encoding="utf-8")
+    table = text.partition("### Speaking")[2].partition("###")[0]
+    assert re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE) == [field.name for field in fields(Speaking)]
+
+
+@pytest.mark.parametrize("name", ["load", "clone", "open_voice", "speak", "stream", "speak_many"])
 def test_the_python_api_shows_the_parameters_of_each_function(name: str) -> None:
     text = (ROOT / "docs" / "python-api.md").read_text(encoding="utf-8")
     [shown] = re.findall(rf"^(?:marstts\.)?{name}\((.*?)\) ->", text, flags=re.MULTILINE | re.DOTALL)

@@ -146,7 +146,7 @@ def test_a_killed_book_is_continued_and_its_finished_chapters_stay(
         for name, entry in zip(names, entries, strict=True):
             assert audio.read(target / name).seconds == pytest.approx(entry["audio_seconds"], abs=0.1)
             assert entry["audio_seconds"] == pytest.approx(4.2, abs=0.3)
-        num_spoken.append(len(tts.engine.prompts))
+        num_spoken.append(len(tts.session.engine.prompts))
         assert json.loads(result.stdout) == {"spoken": 2 - len(finished), "kept": len(finished), "failed": []}
         assert sorted(path.name for path in target.glob("[0-9]*.mp3")) == names
         for name in finished:

@@ -33,7 +33,7 @@ def test_silence_of_no_length_stays_so():
     assert len(change_tempo(Waveform(np.zeros(0, np.float32), RATE), 1.2).samples) == 0
 
 
-@pytest.mark.parametrize("speed", [0.5, 2.0, float("nan")])
+@pytest.mark.parametrize("speed", [0.2, 4.1, float("nan")])
 def test_other_speeds_are_refused(speed):
     with pytest.raises(ConfigError, match="speed"):
         check_speed(speed)

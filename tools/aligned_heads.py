@@ -50,11 +50,11 @@ def error_of(
     heads: Sequence[Head],
 ) -> float:
     """Seconds of error of the word times by the mean of some heads, attention (L, H, T, S) of each take."""
-    step = 1.0 / synthesizer.codec.spec.patch_rate
+    step = 1.0 / synthesizer.session.codec.spec.patch_rate
     every: list[float] = []
     last: list[float] = []
     for one, layers in zip(measured, attention, strict=True):
-        known = synthesizer.path_search(one.spoken.text, one.row, one.whole)
+        known = synthesizer.session.path_search(one.spoken.text, one.row, one.whole)
         assert known is not None
         steps = list(np.mean([layers[layer, head] for layer, head in heads], axis=0))
         search = search_path(one.spoken.places, steps, known.audible[: len(steps)])

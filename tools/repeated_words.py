@@ -108,7 +108,9 @@ def first_attempts(synthesizer: Synthesizer, text: str) -> list[Waveform]:
     voices = [synthesizer.open_voice(name) for name in packaged_names()]
     spoken = speak_once(synthesizer, [text] * len(voices), voices)
     return [
-        synthesizer.decode(synthesizer.model.codes(take.generated.tokens, take.request.rng, take.request.prompt), voice)
+        synthesizer.session.decode(
+            synthesizer.session.model.codes(take.generated.tokens, take.request.rng, take.request.prompt), voice
+        )
         for take, voice in zip(spoken, voices, strict=True)
     ]
 
@@ -137,7 +139,7 @@ def main() -> None:
     words = list(WORDS[: options.words])
     recognizers = {word: LoopRecognizer(word) for word in words}
     mini = load("mini")
-    model: Any = mini.model
+    model: Any = mini.session.model
     as_written = replace(mini, model=replace(model, spelling=Spelling.AS_WRITTEN))
     systems: dict[str, Speak] = {
         "commas, first attempt": partial(first_attempts, as_written),

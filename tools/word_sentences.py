@@ -62,18 +62,18 @@ def speak_once(
     synthesizer: Synthesizer, texts: Sequence[str], voices: Sequence[Voice], seed: int = 0, rows: int = 16
 ) -> list[SpokenOnce]:
     """Speak each text once, the voices in turn, with a model that has word times."""
-    top_p = synthesizer.sampling.top_p
+    top_p = synthesizer.session.sampling.top_p
     requests = [
-        synthesizer.request(
+        synthesizer.session.request(
             Attempt(segment=Segment(text=text), top_p=top_p, seed=(seed, index, 0)), voices[index % len(voices)]
         )
         for index, text in enumerate(texts)
     ]
     batches = [requests[first : first + rows] for first in range(0, len(requests), rows)]
-    made = [result for batch in batches for result in generate_requests(synthesizer.engine, batch)]
+    made = [result for batch in batches for result in generate_requests(synthesizer.session.engine, batch)]
     spoken = []
     for text, request, generated in zip(texts, requests, made, strict=True):
-        spans = synthesizer.model.text_spans(request.prompt)
+        spans = synthesizer.session.model.text_spans(request.prompt)
         assert spans is not None, "a model with word times"
         spoken.append(SpokenOnce(text, request, generated, SentencePlaces.of(text, spans)))
     return spoken

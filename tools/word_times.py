@@ -118,11 +118,13 @@ def measure(
         made = spoken.generated
         row = RequestState(spoken.request, (), tuple(made.tokens), made.attention, made.stop)
         voice = voices[index % len(voices)]
-        whole = synthesizer.decode(synthesizer.codes_of(row), voice)
+        whole = synthesizer.session.decode(synthesizer.session.codes_of(row), voice)
         words, pcm = plain_words(spoken.text), sphinx.prepare(whole)
         times = aligner.align(words, pcm)
         if times is not None and len(times) == len(spoken.places.words):
-            take = synthesizer.decode_take(segment_of(spoken), row, voice, (synthesizer.codes_of(row), whole))
+            take = synthesizer.session.decode_take(
+                segment_of(spoken), row, voice, (synthesizer.session.codes_of(row), whole)
+            )
             found.append(Measured(spoken, row, whole, take, pcm, words, times))
     return found
 
@@ -198,7 +200,7 @@ def plants(
         if row is None:
             continue
         voice = voices[0]  # whose timbre does not matter
-        take = synthesizer.decode_take(one.segment, row, voice)
+        take = synthesizer.session.decode_take(one.segment, row, voice)
         planted[kind] += 1
         found[kind] += bool(take.flaws)
         if not take.flaws:
@@ -217,7 +219,7 @@ def plant(synthesizer: Synthesizer, one: Measured, kind: str, rng: np.random.Gen
         for index, (start, end) in enumerate(one.times)
         if len(one.words[index]) >= MIN_PLANTED_LETTERS and end - start >= MIN_PLANTED_SECONDS
     ]
-    rate, size = synthesizer.codec.spec.patch_rate, len(one.row.patches)
+    rate, size = synthesizer.session.codec.spec.patch_rate, len(one.row.patches)
     if kind == "cut":
         start, end = one.times[-1]
         steps = list(range(max(1, round((start + end) / 2 * rate))))

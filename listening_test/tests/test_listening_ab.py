@@ -168,7 +168,7 @@ def test_models_synthesize_the_test_set_once_and_are_compared_like_folders(pair,
     spoken = []
 
     class Synthesizer:
-        label = "model@0123456789ab"
+        session = SimpleNamespace(label="model@0123456789ab")
 
         def clone(self, reference, transcript):
             return transcript

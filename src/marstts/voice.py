@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -45,6 +46,9 @@ MAX_TRANSCRIPT = 4000
 
 MAX_MODEL = 300
 """Characters of a model's name and revision."""
+
+STYLE = "style"
+"""Role of the embedding of how somebody speaks; that of MARS6's second speaker encoder."""
 
 ROLE = re.compile(r"[a-z][a-z0-9_]{0,31}")
 
@@ -212,8 +216,66 @@ def average_voice(voices: Sequence[Voice]) -> Voice:
     )
 
 
-def mean_embedding(embeddings: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
+def mix_voices(parts: Sequence[tuple[Voice, float]], name: str) -> Voice:
+    """A voice between others, nearer to those with larger weights; it has neither a prefix nor a reference.
+
+    Each embedding has the direction of the weighted mean, and the weighted mean length. The consent of all stays.
+    VoiceError for a weight that is not positive, for fewer than two voices, or if they are of different encoders.
+    """
+    voices, weights = [voice for voice, _ in parts], [weight for _, weight in parts]
+    if len(parts) < 2:
+        raise VoiceError("a mix needs at least two voices")
+    if not all(math.isfinite(weight) and weight > 0.0 for weight in weights):
+        raise VoiceError(f"the weights of a mix are positive numbers, but came {', '.join(map(str, weights))}")
+    first = voices[0]
+    if any(voice.encoders != first.encoders for voice in voices):
+        raise VoiceError("voices by different speaker encoders cannot be mixed; clone the recordings with one model")
+    sources = "".join(f"{voice.source_sha256}:{weight:g}" for voice, weight in parts)
+    return replace(
+        first,
+        name=name,
+        embeddings={
+            role: mean_embedding([voice.embeddings[role] for voice in voices], weights) for role in first.embeddings
+        },
+        prefix=None,
+        source_sha256=hashlib.sha256(sources.encode()).hexdigest(),
+        consent="; ".join(dict.fromkeys(voice.consent for voice in voices if voice.consent)),
+        reference=b"",
+        reference_transcript="",
+    )
+
+
+def with_style_of(voice: Voice, style: Voice) -> Voice:
+    """The identity of one voice with the style of another; it has neither a prefix nor a reference.
+
+    VoiceError if they have no style, or styles by different encoders.
+    """
+    if STYLE not in voice.encoders or voice.encoders[STYLE] != style.encoders.get(STYLE):
+        raise VoiceError(
+            f"the style of voice {style.name!r} cannot be that of voice {voice.name!r}: expected style embeddings by "
+            "one encoder; clone both with one model"
+        )
+    sources = f"{voice.source_sha256} in the style of {style.source_sha256}"
+    return replace(
+        voice,
+        name=f"{voice.name} in the style of {style.name}",
+        embeddings={**voice.embeddings, STYLE: style.embeddings[STYLE]},
+        prefix=None,
+        source_sha256=hashlib.sha256(sources.encode()).hexdigest(),
+        consent="; ".join(dict.fromkeys(each.consent for each in (voice, style) if each.consent)),
+        reference=b"",
+        reference_transcript="",
+    )
+
+
+def mean_embedding(
+    embeddings: Sequence[NDArray[np.float32]], weights: Sequence[float] | None = None
+) -> NDArray[np.float32]:
     """(E,) each -> (E,): the direction of their mean, with their mean length."""
+    if weights is not None:
+        lengths = np.linalg.norm(embeddings, axis=1)
+        mean, length = np.average(np.float64(embeddings), axis=0, weights=weights), np.average(lengths, weights=weights)
+        return np.asarray(mean * (length / max(float(np.linalg.norm(mean)), 1e-9)), dtype=np.float32)
     mean = np.mean(embeddings, axis=0, dtype=np.float64)
     length = np.linalg.norm(embeddings, axis=1).mean()
     return np.asarray(mean * (length / max(float(np.linalg.norm(mean)), 1e-9)), dtype=np.float32)

@@ -51,9 +51,9 @@ def test_a_random_voice_fits_the_model_and_is_the_same_each_time(toy):
 def test_a_random_voice_has_the_timbre_embedding_of_a_codec_that_makes_one():
     mini = load("mini", "onnx")
     voice = random_voice(mini)
-    mini.check_fits(voice)
+    mini.session.check_fits(voice)
     assert {role: len(embedding) for role, embedding in voice.embeddings.items()} == {
-        role: encoder.size for role, encoder in mini.encoders.items()
+        role: encoder.size for role, encoder in mini.session.encoders.items()
     }
     assert "timbre" in voice.embeddings
 

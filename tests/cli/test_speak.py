@@ -356,11 +356,15 @@ def test_the_missing_extra_for_playing_is_named(reference_file: Path, monkeypatc
         pass
 
 
-def test_streams_and_batches_exclude_each_other(reference_file: Path):
+def test_lines_can_be_streamed_into_their_files(reference_file: Path):
     Path("lines.txt").write_text("The cat sat.")
     voice = ["--file", "lines.txt", "--reference", reference_file]
-    assert_refused(speak(*voice, "--stream", "--batch", 2), "either --stream")
-    assert_refused(speak("Hi.", "--reference", reference_file, "--batch", 2), "--file")
+    assert speak(*voice, "--stream", "--batch", 2, "--output", "streamed").exit_code == 0
+    tts = scripted_synthesizer(good)
+    chunks = list(tts.stream("The cat sat.", tts.clone(reference_file)))
+    assert soundfile.info("streamed/0001.wav").frames == sum(len(chunk.samples) for chunk in chunks)
+    assert speak("Hi there.", "--reference", reference_file, "--batch", 2, "--output", "one").exit_code == 0
+    assert Path("one/0001.wav").is_file()
     Path("taken").write_text("")
     assert_refused(speak(*voice, "--batch", 2, "--output", "taken"), "taken")
     assert_refused(speak(*voice, "--stream", "--output", "no/such/out.wav"), "no/such")

@@ -17,7 +17,7 @@ from marstts import audio
 from marstts.cli import kept_sentences
 from marstts.cli.book import name_of
 from marstts.cli.main import app
-from marstts.synthesis.synthesizer import Synthesizer
+from marstts.synthesis.model_session import ModelSession
 from marstts.synthesis.words.word_times import Word
 from scripted import good, scripted_synthesizer
 from small_epub import write_small_epub
@@ -216,7 +216,7 @@ def test_an_interrupted_book_goes_on_after_its_last_sentence(
     tts = scripted_synthesizer(good)
     monkeypatch.setattr("marstts.cli.speak.load", lambda *how: tts)
     assert speak(*arguments, "--output", "walk/").exit_code == 0
-    assert len(tts.engine.prompts) == 7 - done
+    assert len(tts.session.engine.prompts) == 7 - done
     for name in FILES:
         whole, resumed = (audio.read(Path(folder) / name).samples for folder in ("whole", "walk"))
         np.testing.assert_array_equal(whole, resumed)
@@ -246,7 +246,7 @@ def test_sentences_of_other_choices_and_those_that_the_next_needs_are_spoken_aga
     tts = scripted_synthesizer(good)
     monkeypatch.setattr("marstts.cli.speak.load", lambda *how: tts)
     assert speak(*arguments, *second).exit_code == 0
-    assert len(tts.engine.prompts) == 7
+    assert len(tts.session.engine.prompts) == 7
 
 
 def test_a_long_text_goes_on_after_its_last_sentence(reference_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -266,7 +266,7 @@ def test_a_long_text_goes_on_after_its_last_sentence(reference_file: Path, monke
     tts = scripted_synthesizer(good)
     monkeypatch.setattr("marstts.cli.speak.load", lambda *how: tts)
     result = speak(*arguments, "--json")
-    assert len(tts.engine.prompts) == 1 and len(json.loads(result.stdout)["takes"]) == 4
+    assert len(tts.session.engine.prompts) == 1 and len(json.loads(result.stdout)["takes"]) == 4
     assert sorted(path.name for path in Path().iterdir() if path.name.lstrip(".").startswith("a.")) == ["a.mp3"]
 
 
@@ -297,7 +297,7 @@ def test_captions_of_a_book_run_over_its_chapters(
 
     row_of.seconds = 0.0  # type: ignore[attr-defined]
     monkeypatch.setattr(kept_sentences, "row_of", row_of)
-    monkeypatch.setattr(Synthesizer, "check_word_times", lambda *arguments: None)
+    monkeypatch.setattr(ModelSession, "check_word_times", lambda *arguments: None)
     for _ in range(2):  # chapters that are kept have their words, too
         result = speak(
             "--file", book, "--output", "w/", "--words", "w.json", "--chapters", "1-2", "--reference", reference_file

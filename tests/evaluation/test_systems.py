@@ -18,6 +18,8 @@ from marstts.evaluation.open_systems import SystemOptions, find_systems
 from marstts.evaluation.systems import Clone, CodecResynthesis, EspeakNg, Model, Variant, ablate
 from marstts.generation.request import SamplingConfig
 from marstts.metrics.testset import Trial, folder_digest, take_seed
+from marstts.synthesis.speaking import USUAL, Speaking
+from marstts.synthesis.synthesizer import Synthesizer
 
 pytestmark = pytest.mark.slow
 
@@ -82,7 +84,7 @@ def test_resynthesis_has_the_timbre_of_the_reference():
 class EchoSynthesizer:
     """A synthesizer that records its arguments."""
 
-    label = "mini@0123456789ab"
+    session = SimpleNamespace(label="mini@0123456789ab")
 
     def clone(self, reference, transcript=None):
         return reference, transcript
@@ -126,19 +128,19 @@ class PlainModel:
 
 @dataclass(frozen=True)
 class Session:
-    """A synthesizer with a model."""
+    """A session of a model."""
 
     model: SpeechModel | PlainModel
     name: str = "mini"
 
 
 def test_ablations_change_one_setting():
-    session = Session(SpeechModel())
+    tts = Synthesizer(Session(SpeechModel()))
     without_ras = SpeechModel(sampling=SamplingConfig(ras_max_ratio=1.0))
-    assert ablate(session, Variant.NO_RAS) == Session(without_ras)
-    assert ablate(session, Variant.NO_QUALITY_PREFIX) == Session(SpeechModel(quality_prefix_hz=None))
+    assert ablate(tts, Variant.NO_RAS).session == Session(without_ras)
+    assert ablate(tts, Variant.NO_QUALITY_PREFIX).session == Session(SpeechModel(quality_prefix_hz=None))
     with pytest.raises(DataError, match="architecture plain have no quality prefix"):
-        ablate(Session(PlainModel()), Variant.NO_QUALITY_PREFIX)
+        ablate(Synthesizer(Session(PlainModel())), Variant.NO_QUALITY_PREFIX)
 
 
 def test_a_model_in_the_current_folder_has_the_name_of_that_folder(toy_bundle: Path, monkeypatch: pytest.MonkeyPatch):
@@ -190,21 +192,18 @@ def test_folder_digest_changes_with_names_and_bytes(tmp_path: Path):
     assert folder_digest(tmp_path, (".wav",)) != first
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PaperSynthesizer:
     """A synthesizer whose takes are longer as in the paper."""
 
-    label: str = "mini@0123456789ab"
-    length: int = 5
-
-    def as_in_paper(self):
-        return PaperSynthesizer(length=9)
+    usual: Speaking = USUAL
+    session = SimpleNamespace(label="mini@0123456789ab")
 
     def clone(self, reference, transcript=None):
         return reference
 
     def speak(self, text, voice, seed):
-        return SimpleNamespace(waveform=Waveform(np.ones(self.length, np.float32), 8000))
+        return SimpleNamespace(waveform=Waveform(np.ones(9 if self.usual.paper else 5, np.float32), 8000))
 
 
 def test_models_speak_as_in_the_paper_where_they_are_asked_to(monkeypatch: pytest.MonkeyPatch):

@@ -157,7 +157,7 @@ def test_recordings_become_a_mars5_that_speaks(shards: Path, reference: Waveform
     assert read_info(tmp_path / "given").sampling.top_p == 0.9
 
     synthesizer = replace(load(bundle), backoff=BackoffConfig(attempts=1))
-    voice = cloning.clone(reference, None, codec=synthesizer.codec, encoders=synthesizer.encoders)
+    voice = cloning.clone(reference, None, codec=synthesizer.session.codec, encoders=synthesizer.session.encoders)
     speech, again = (synthesizer.speak("La le lo.", voice, seed=3) for _ in range(2))
     assert len(speech.samples) and np.array_equal(speech.samples, again.samples)
 

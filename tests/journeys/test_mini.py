@@ -49,7 +49,7 @@ def test_speech_is_nearer_to_its_own_reference_than_to_another(mini: Synthesizer
     def embedding(path: str) -> np.ndarray:
         return mini.clone(EXAMPLES / path).embeddings["identity"]
 
-    embedded = mini.encoders["identity"].embed(spoken.waveform)
+    embedded = mini.session.encoders["identity"].embed(spoken.waveform)
     assert embedded @ embedding("reference.flac") > embedded @ embedding("other.flac")
 
 
@@ -67,7 +67,7 @@ def test_a_stream_has_the_same_codes_as_speak(mini: Synthesizer, spoken: Speech)
     for ours, theirs in zip(take.codes, expected.codes, strict=True):
         np.testing.assert_array_equal(ours, theirs)
     middle = np.concatenate([chunk.samples for chunk in chunks])[512:-512]  # without what is faded
-    whole = with_timbre(mini.codec, voice.embeddings[TIMBRE]).decode(take.codes).samples.clip(-1, 1)
+    whole = with_timbre(mini.session.codec, voice.embeddings[TIMBRE]).decode(take.codes).samples.clip(-1, 1)
     starts = range(0, len(whole) - len(middle) + 1, 512)  # edges lie between frames of 512 samples
     assert min(np.abs(whole[start : start + len(middle)] - middle).max() for start in starts) < 1e-3
 

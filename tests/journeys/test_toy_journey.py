@@ -25,7 +25,7 @@ RUN = CliRunner()
 
 def test_a_loaded_bundle_clones_and_speaks(toy_bundle: Path, reference_file: Path, tmp_path: Path):
     tts = marstts.load(toy_bundle)
-    assert type(tts.engine).__name__ == "OnnxEngine" and tts.model.quality_prefix_hz == 24_000
+    assert type(tts.session.engine).__name__ == "OnnxEngine" and tts.session.model.quality_prefix_hz == 24_000
     shallow, deep = tts.clone(reference_file), tts.clone(reference_file, "She sells sea shells.")
     assert shallow.prefix is None and deep.prefix is not None
     for voice in (shallow, deep):
@@ -48,7 +48,7 @@ def test_speech_depends_on_the_seed_alone(toy_bundle: Path, reference_file: Path
 @pytest.mark.slow
 def test_both_engines_give_the_same_codes(toy_bundle: Path, reference_file: Path):
     light, heavy = marstts.load(toy_bundle, engine="onnx"), marstts.load(toy_bundle, engine="torch")
-    assert [type(tts.engine).__name__ for tts in (light, heavy)] == ["OnnxEngine", "TorchEngine"]
+    assert [type(tts.session.engine).__name__ for tts in (light, heavy)] == ["OnnxEngine", "TorchEngine"]
     voice = light.clone(reference_file, "She sells sea shells.")
     ours, theirs = (tts.speak("The cat sat.", voice, seed=3) for tts in (light, heavy))
     assert [take.codes[0].tolist() for take in ours.takes] == [take.codes[0].tolist() for take in theirs.takes]

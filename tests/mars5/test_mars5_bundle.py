@@ -70,7 +70,9 @@ def speech() -> Waveform:
 
 
 def clone(synthesizer: Synthesizer, speech: Waveform, transcript: str | None = None):
-    return cloning.clone(speech, transcript, codec=synthesizer.codec, encoders=synthesizer.encoders, min_speech_ratio=0)
+    return cloning.clone(
+        speech, transcript, codec=synthesizer.session.codec, encoders=synthesizer.session.encoders, min_speech_ratio=0
+    )
 
 
 @pytest.mark.parametrize("transcript", [None, "she sells"])
@@ -92,7 +94,7 @@ def test_a_stream_has_the_audio_of_whole_sentences(synthesizer: Synthesizer, spe
 
 def test_limits_count_tokens(synthesizer: Synthesizer, speech: Waveform) -> None:
     attempt = Attempt(segment=Segment(text="the cat sat on"), top_p=0.2, seed=(0,))
-    request = synthesizer.request(attempt, clone(synthesizer, speech))
+    request = synthesizer.session.request(attempt, clone(synthesizer, speech))
     longest = BackoffConfig().longest("the cat sat on") * BackoffConfig().max_length_factor
     assert request.limits.max_patches == int(np.ceil(longest * 30))
 
@@ -127,10 +129,10 @@ def test_the_published_model_is_converted_once_by_its_name(tmp_path: Path, monke
     published.convert(ar, nar, tmp_path / "mars5-english", codec=codec, ar_heads=4, nar_heads=3)
     assert models.published_bundle("mars5-english", onnx=True) == tmp_path / "mars5-english"
     synthesizer = load("mars5-english")
-    assert synthesizer.name == "mars5-english"
-    assert synthesizer.model.architecture == "mars5"
-    assert synthesizer.model.reads_typed_text, "capitals and punctuation steer it"
-    assert synthesizer.model.pipeline.profile.name == "released"
+    assert synthesizer.session.name == "mars5-english"
+    assert synthesizer.session.model.architecture == "mars5"
+    assert synthesizer.session.model.reads_typed_text, "capitals and punctuation steer it"
+    assert synthesizer.session.model.pipeline.profile.name == "released"
     fetched: list[tuple[str, ...]] = []
     monkeypatch.setattr(
         published, "find_file", lambda model, names, **_: (fetched.append((model, *names)), tmp_path)[1]

@@ -74,18 +74,20 @@ def test_a_take_is_a_function_of_its_plan(mined: Path, toy_bundle: Path):
     """Generated again by hand, alone: the same codes as in a batch with others."""
     take = next(t for t in read_takes(mined / "out" / "takes-00000.jsonl") if t.cycle is not None)
     synthesizer = load(toy_bundle)
-    model, rate = synthesizer.model, synthesizer.codec.spec.patch_rate
+    model, rate = synthesizer.session.model, synthesizer.session.codec.spec.patch_rate
     voice = clone_any(synthesizer, take.plan.audio)
     for half, text in ((Half.FORWARD, take.plan.text), (Half.CYCLE, take.plan.transcript)):
         kept, rng = take.half(half), np.random.default_rng((take.plan.seed, half is Half.CYCLE))
         for role, values in voice.embeddings.items():
             np.testing.assert_array_equal(kept.embeddings[role], values)
-        request = Request(model.prompt(text, voice), 0.9, synthesizer.backoff.limits(text, rate), rng, model.sampling)
+        request = Request(
+            model.prompt(text, voice), 0.9, synthesizer.session.backoff.limits(text, rate), rng, model.sampling
+        )
         [generated] = generate_requests(model.engine, [request])
         for ours, theirs in zip(kept.codes, model.codes(generated.tokens, rng), strict=True):
             np.testing.assert_array_equal(ours, theirs)
         assert generated.stop is kept.stop
-        voice = clone_any(synthesizer, synthesizer.decode(kept.codes, voice)) if half is Half.FORWARD else voice
+        voice = clone_any(synthesizer, synthesizer.session.decode(kept.codes, voice)) if half is Half.FORWARD else voice
 
 
 def test_a_resumed_run_equals_an_uninterrupted_one(mined, toy_bundle, corpus, tmp_path):

@@ -71,7 +71,7 @@ def test_a_key_speaks_with_its_own_voice_of_a_name_and_with_no_other(keyed: Test
     assert keyed.post(SPEECH, json=speech(voice="Anna"), headers=BETA).json()["error"]["code"] == "voice_not_found"
     assert keyed.post(SPEECH, json=speech(voice=own), headers=BETA).json()["error"]["code"] == "voice_not_found"
     upload(keyed, recording, BETA)
-    prompts = keyed.app.state.service.synthesizer.engine.prompts  # type: ignore[attr-defined]
+    prompts = keyed.app.state.service.synthesizer.session.engine.prompts  # type: ignore[attr-defined]
     for headers, is_deep in ((ALPHA, True), (BETA, False)):
         assert keyed.post(SPEECH, json=speech(voice="Anna"), headers=headers).status_code == 200
         assert bool(len(prompts[-1].prefix_tokens)) == is_deep
@@ -96,7 +96,7 @@ def test_a_text_names_voices_of_its_caller_and_no_others(
     upload(keyed, recording, BETA, name="Berta")
     body = speech(text, stream=stream, **more)
     assert keyed.post(SPEECH, json=body, headers=ALPHA).status_code == 200
-    prompts = keyed.app.state.service.synthesizer.engine.prompts  # type: ignore[attr-defined]
+    prompts = keyed.app.state.service.synthesizer.session.engine.prompts  # type: ignore[attr-defined]
     assert len(prompts[-1].prefix_tokens) > 0, "a transcript makes the clone deep"
     refused = keyed.post(SPEECH, json=body, headers=BETA)
     assert refused.status_code == 400 and "Anna" in refused.json()["error"]["message"]

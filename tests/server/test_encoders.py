@@ -21,9 +21,9 @@ def tone() -> np.ndarray:
     return (0.5 * np.sin(2 * np.pi * (200 + 300 * seconds) * seconds)).astype(np.float32)
 
 
-def encode(samples: np.ndarray, name: AudioFormat, rate: int = API_RATE, speed: float = 1.0) -> list[bytes]:
+def encode(samples: np.ndarray, name: AudioFormat, rate: int = API_RATE) -> list[bytes]:
     """A file, pushed in odd pieces."""
-    stream, pieces, start = EncodedStream(name, rate, speed, whole=False), [], 0
+    stream, pieces, start = EncodedStream(name, rate, whole=False), [], 0
     for size in SIZES:
         pieces.append(stream.push(samples[start : start + size]))
         start += size
@@ -50,7 +50,7 @@ def test_pieces_of_any_size_decode_to_the_samples(tone: np.ndarray, name: AudioF
 
 @pytest.mark.parametrize("name", STREAMED)
 def test_bytes_come_before_the_end(tone: np.ndarray, name: AudioFormat):
-    stream = EncodedStream(name, API_RATE, 1.0, whole=False)
+    stream = EncodedStream(name, API_RATE, whole=False)
     assert sum(len(stream.push(piece)) for piece in np.split(tone[:9600], 4)) > 0
 
 
@@ -66,5 +66,5 @@ def test_samples_beyond_full_scale_are_clipped():
 
 @pytest.mark.parametrize("name", list(AudioFormat))
 def test_no_samples_make_no_error(name: AudioFormat):
-    stream = EncodedStream(name, API_RATE, 1.0, whole=False)
+    stream = EncodedStream(name, API_RATE, whole=False)
     assert isinstance(stream.push(np.zeros(0, np.float32)) + stream.finish(), bytes)

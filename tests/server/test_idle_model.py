@@ -27,7 +27,7 @@ def idle_server(folder: Path, reopen: Callable[[], Synthesizer]) -> Iterator[tup
     """A client, and the engine that the server begins with."""
     first = scripted_synthesizer(good)
     settings = ServeSettings(capacity=3, voices_folder=folder, unload_after_seconds=IDLE_SECONDS)
-    engine, app = weakref.ref(first.engine), create_app(first, settings, reopen)
+    engine, app = weakref.ref(first.session.engine), create_app(first, settings, reopen)
     del first
     with TestClient(app, raise_server_exceptions=False) as client:
         yield client, engine

@@ -104,7 +104,7 @@ def test_the_first_chunk_is_longer_where_others_came_while_it_was_generated(refe
     present = iter([1])
     crowd = Crowd(lambda: next(present, later), lambda: 60.0)
     tts = scripted_synthesizer(lambda attempt, prompt: ScriptedTake(40))
-    first = next(tts.stream("The cat sat.", tts.clone(reference), config=Listener(tts.codec, 0.5, crowd=crowd)))
+    first = next(tts.stream("The cat sat.", tts.clone(reference), config=Listener(tts.session.codec, 0.5, crowd=crowd)))
     assert least <= first.seconds * RATE <= least + 1
 
 

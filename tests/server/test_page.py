@@ -13,6 +13,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from marstts.audio import read
+from marstts.server import schemas
 from marstts.server.app import create_app
 from marstts.server.encoders import API_RATE
 from marstts.server.page import TYPES, page_files
@@ -65,6 +66,7 @@ def test_the_fields_of_the_page_take_as_much_as_the_server_does(client):
         "transcript": limits.transcript_characters,
         "consent": limits.consent_characters,
         "name": NAME_CHARACTERS,
+        "dialogue": schemas.NAME_CHARACTERS,
     }
 
 

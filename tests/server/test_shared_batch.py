@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -19,7 +18,7 @@ from api_server import LiveServer, live_server, speech, wait_until
 
 from marstts.server.settings import ServeLimits, ServeSettings
 from marstts.synthesis.synthesizer import Synthesizer
-from scripted import ScriptedTake, scripted_synthesizer, with_engine
+from scripted import ScriptedTake, scripted_synthesizer, with_engine, with_parts
 
 URL = "/v1/audio/speech"
 TEXTS = ("Go outside. How are you today?", "Hello.", "One, two, three, four.")
@@ -49,8 +48,8 @@ class SlowEngine:
 def slow_synthesizer(seconds: float, patches: int = 400):
     """A model that speaks for long, and slowly."""
     tts = scripted_synthesizer(lambda attempt, prompt: ScriptedTake(patches))
-    slow = with_engine(tts, SlowEngine(tts.engine, seconds))
-    return replace(slow, backoff=slow.backoff.model_copy(update={"min_chars_per_second": 0.1}))
+    slow = with_engine(tts, SlowEngine(tts.session.engine, seconds))
+    return with_parts(slow, backoff=slow.session.backoff.model_copy(update={"min_chars_per_second": 0.1}))
 
 
 def post(server: LiveServer, body: dict) -> httpx.Response:
@@ -69,7 +68,7 @@ def open_request(server: LiveServer, body: dict) -> socket.socket:
 
 def num_steps(server: LiveServer) -> int:
     """Patches that the engine has made."""
-    return server.service.synthesizer.engine.num_steps
+    return server.service.synthesizer.session.engine.num_steps
 
 
 def assert_stops(server: LiveServer) -> None:

@@ -328,7 +328,7 @@ def test_one_sentence_of_a_text_can_be_spoken_alone(client: TestClient, synthesi
     fields = speech(SENTENCES, response_format="pcm", stream_format="sse", sentences=True, sentence=number)
     events = events_of(client.post(URL, json=fields).text)
     [event] = events[:-1]
-    chunks = list(synthesizer.speak_in_order(SENTENCES, "ada"))
+    chunks = list(synthesizer.stream(SENTENCES, "ada", sentences=True))
     assert (event["sentence_number"], event["sentence"]) == (number, chunks[number - 1].text)
     assert base64.b64decode(event["audio"]) == chunks[number - 1].pcm()
 

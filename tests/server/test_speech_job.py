@@ -32,7 +32,8 @@ def shared_batch(gate: PriorityGate) -> SharedBatch:
         return f"state of {prompts[0]}"
 
     engine = SimpleNamespace(start=start, can_start_concurrently=True)
-    return SharedBatch(cast(Any, SimpleNamespace(engine=engine)), cast(Any, RecordingScheduler()), gate, Crowd())
+    synthesizer = SimpleNamespace(session=SimpleNamespace(engine=engine))
+    return SharedBatch(cast(Any, synthesizer), cast(Any, RecordingScheduler()), gate, Crowd())
 
 
 def is_free(gate: PriorityGate) -> bool:

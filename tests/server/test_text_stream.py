@@ -1,10 +1,9 @@
-"""Text that arrives piece by piece: sentences, the WebSocket and Wyoming."""
+"""Text that arrives piece by piece: the WebSocket and Wyoming."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import re
 import socket
 from collections.abc import Iterator
 from contextlib import suppress
@@ -15,12 +14,8 @@ import pytest
 from api_server import TEXT, LiveServer, free_port, live_server, wait_until
 
 from marstts.audio import Waveform
-from marstts.server.api_errors import ApiError
 from marstts.server.settings import ServeSettings
-from marstts.server.text_stream import SentenceBuffer
 from marstts.synthesis.clone.voice_folder import VoiceFolder
-from marstts.synthesis.speech import pause_after
-from marstts.text.reading import read_text
 from scripted import good, scripted_synthesizer
 
 websockets = pytest.importorskip("websockets.sync.client", reason="websockets is not installed")
@@ -30,28 +25,6 @@ pytestmark = pytest.mark.slow
 
 TWO = "The cat sat on the mat. Dr. Smith sells 3.5 shells."
 SENTENCES = ["The cat sat on the mat.", "Dr. Smith sells 3.5 shells."]
-PAUSED = [SENTENCES[0], f"[pause:0.3s] {SENTENCES[1]}"]
-
-
-def pushed(text: str, size: int) -> list[str]:
-    buffer = SentenceBuffer(4096)
-    pieces = [text[start : start + size] for start in range(0, len(text), size)]
-    return [*(sentence for piece in pieces for sentence in buffer.push(piece)), *buffer.finish()]
-
-
-@pytest.mark.parametrize("size", [1, 2, 3, 7, 100])
-def test_sentences_do_not_depend_on_where_the_text_is_cut(size):
-    text = f"{TWO}\n Is that so?  She said: no! Well…"
-    assert pushed(text, size) == pushed(text, 1000)
-    assert pushed(text, size)[:2] == PAUSED
-
-
-def test_a_sentence_comes_once_the_next_one_has_begun():
-    buffer = SentenceBuffer(4096)
-    assert buffer.push("The cat sat on the mat.") == [] and buffer.push(" ") == [] and buffer.push("Dr") == []
-    assert buffer.push(". Smith sells 3.5 ") == SENTENCES[:1]
-    with pytest.raises(ApiError, match="at most"):
-        buffer.push("a" * 4096)
 
 
 @pytest.fixture
@@ -83,7 +56,7 @@ def test_a_websocket_speaks_each_sentence_of_text_that_arrives_in_pieces(server:
     events = [json.loads(message) for message in messages if isinstance(message, str)]
     assert [event["type"] for event in events] == ["audio.start", "audio.done"] * 2 + ["session.done"]
     assert [event["text"] for event in events if "text" in event] == SENTENCES
-    assert audio == b"".join(pcm_of(server, sentence) for sentence in PAUSED)
+    assert audio == pcm_of(server, TWO)
 
 
 @pytest.mark.parametrize("message", ["{", "[]", '{"type": "x"}', '{"type": "session.config", "speed": 9}'])
@@ -181,7 +154,7 @@ def test_wyoming_speaks_text_as_it_arrives_and_ignores_its_copy(server: LiveServ
         "audio-start", "audio-stop", "audio-start", "audio-stop", "synthesize-stopped",
     ]  # fmt: skip
     audio = b"".join(AudioChunk.from_event(event).audio for event in events if event.type == "audio-chunk")
-    assert audio == b"".join(pcm_of(server, sentence) for sentence in PAUSED)
+    assert audio == pcm_of(server, TWO)
 
 
 def test_wyoming_reports_what_cannot_be_spoken(server: LiveServer):
@@ -217,68 +190,6 @@ def test_malformed_wyoming_events_end_their_connection_only(header: bytes, serve
             assert connection.recv(1) == b"", "the server closes the connection"
     exchange(server, [Describe().event()], "info")
     assert not [record for record in caplog.records if record.exc_info]
-
-
-@pytest.mark.parametrize("size", [1, 2, 5, 1000])
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("Steps:\n\n1. Wash.\n2. Boil.\n", ["Steps:", "1, Wash.", "2, Boil."]),
-        ("1) Wash it. Dry it.\n2) Boil it.", ["1, Wash it. Dry it.", "2, Boil it."]),
-        ("- milk\n- eggs. And more.\n\nThat is all. Bye.", ["milk", "eggs.", "And more.", "That is all.", "Bye."]),
-        ("# Title\n\nHello. You.", ["# Title", "Hello.", "You."]),
-        ("See:\n```\nx = 1. Foo\n```\nDone. Bye.", ["See:", "```\nx = 1. Foo\n```", "Done.", "Bye."]),
-        ('Hi there. <break time="0.5s" /> And you. Yes.', ["Hi there. [pause:0.5s] And you.", "Yes."]),
-        ('Wait<break time="1.5s"/> here. Go.', ["Wait [pause:1.5s] here.", "Go."]),
-        ("<think>What? Who. He.</think>Hello there. <i>You.</i> Go.", ["Hello there.", "You.", "Go."]),
-        ("<p>Hello there</p><p>You. Go.</p>", ["Hello there", "You.", "Go."]),
-        ("5 < 6. Yes. Is 7 > 6? No.", ["5 < 6. Yes.", "Is 7 > 6?", "No."]),
-        (
-            "[voice:ross] Hi there. You. [voice:emma] Go. No.",
-            ["[voice:ross] Hi there.", "[voice:ross] You. [voice:emma] Go. No."],
-        ),
-        ("*** ... Hello there. [pause:1s] What?", ["Hello there. [pause:1s] What?"]),
-        ("<speak>Hi. <break time='1s'/> You. Go.</speak>", ["<speak>Hi. <break time='1s'/> You. Go.</speak>"]),
-        (" <?xml version='1.0'?>\n<speak>Hi. You.</speak>", ["<?xml version='1.0'?>\n<speak>Hi. You.</speak>"]),
-        ("<speaker>Hi.</speaker> You. Go.", ["Hi. You.", "Go."]),
-    ],
-)
-def test_markup_is_read_before_sentences_are_cut(text: str, expected: list[str], size: int):
-    found = [re.sub(r"\[pause:0\.[37]s\]\s", "", re.sub(" +", " ", each)) for each in pushed(text, size)]
-    assert [each.removeprefix("*** ... ") for each in found] == expected
-
-
-def gaps_of(texts: list[str]) -> list[tuple[str, float]]:
-    """The sentences of texts that are spoken one after another, each with the silence before it."""
-    found: list[tuple[str, float]] = []
-    silence = 0.0
-    for text in texts:
-        segments = read_text(text).segments
-        last = max(index for index, segment in enumerate(segments) if segment.text)
-        for index, segment in enumerate(segments):
-            if segment.text:
-                found.append((segment.text.rstrip(".,"), round(silence, 2)))
-                silence = 0.0 if index == last else pause_after(segment.text)
-            silence += segment.pause_seconds
-    return found
-
-
-@pytest.mark.parametrize("size", [1, 3, 1000])
-@pytest.mark.parametrize(
-    "text",
-    [
-        "One cat. Two dogs.\n\nThree.\n\n* * *\n\nFour birds,\n\n\nFive.",
-        "# Title\n\nHello. You.\n\n\n\nGo.\n- a b\n- c d\n\nEnd.",
-        "Hi there\n\nWho? [pause:2s] Me.\n\n[pause:1s]\n\nYes.",
-        "A cat. [voice:ross] A dog.\n\n# A bird\n\nGo.",
-        "1. Wash it.\n\nDone. Bye.\n```\nx = 1\n\ny = 2\n```\nOk.",
-        "<p>Hello there</p><p>You. Go.</p><hr/>Now.",
-    ],
-)
-def test_sentences_of_a_text_in_pieces_have_the_pauses_of_the_whole_text(text: str, size: int):
-    *_, last = read_text(text).sentences
-    whole = gaps_of([f"{text}\n\nEnd."])[:-1]
-    assert gaps_of(pushed(text, size)) == whole and whole[-1][0] == last.rstrip(".")
 
 
 def messages_of(session) -> list[dict]:
@@ -374,7 +285,7 @@ def test_wyoming_reads_lists_of_text_in_pieces(server: LiveServer):
     pieces = ["Steps:\n\n1", ". Wa", "sh.\n2", ".", " Boil.\n"]
     chunks = [SynthesizeChunk(text=piece).event() for piece in pieces]
     exchange(server, [SynthesizeStart().event(), *chunks, SynthesizeStop().event()], "synthesize-stopped")
-    spoken = [prompt.text for prompt in server.service.synthesizer.engine.prompts]
+    spoken = [prompt.text for prompt in server.service.synthesizer.session.engine.prompts]
     assert spoken == ["Steps:", "one, Wash.", "two, Boil."]
 
 

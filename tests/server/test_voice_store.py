@@ -106,7 +106,7 @@ def test_an_uploaded_voice_speaks_by_its_id_and_by_its_name(client: TestClient, 
     voice = upload(client, recording, ref_text=TRANSCRIPT).json()
     for name in (voice["id"], "Anna"):
         assert client.post("/v1/audio/speech", json=speech(voice=name)).status_code == 200
-    engine = app.state.service.synthesizer.engine
+    engine = app.state.service.synthesizer.session.engine
     assert len(engine.prompts[-1].prefix_tokens) > 0, "a transcript makes the clone deep"
 
 

@@ -18,7 +18,16 @@ from marstts.synthesis.speech import Continuation
 from marstts.synthesis.synthesizer import SpeakResult, Synthesizer
 from marstts.synthesis.words.guard import TakeGuard
 from marstts.voice import Voice
-from scripted import CODEBOOK_SIZE, LOUD, ScriptedEngine, ScriptedTake, good, scripted_synthesizer, with_engine
+from scripted import (
+    CODEBOOK_SIZE,
+    LOUD,
+    ScriptedEngine,
+    ScriptedTake,
+    good,
+    scripted_synthesizer,
+    with_engine,
+    with_parts,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -43,7 +52,7 @@ class ByTextStepper(ScriptedEngine):
 def drawing() -> Synthesizer:
     """A model whose takes depend on what is drawn, and whose lengths on the text."""
     tts = scripted_synthesizer(lambda attempt, prompt: ScriptedTake(14 + len(prompt.text_ids) % 9))
-    return with_engine(tts, ByTextStepper(tts.engine.script, tts.engine.layout))
+    return with_engine(tts, ByTextStepper(tts.session.engine.script, tts.session.engine.layout))
 
 
 def codes_of(speech) -> list[list[int]]:
@@ -72,21 +81,21 @@ def test_every_text_is_spoken_as_if_it_were_alone(reference: Waveform, continuat
 
 def test_long_takes_are_decoded_while_they_are_made(reference: Waveform, monkeypatch: pytest.MonkeyPatch):
     tts = drawing()
-    tts = with_engine(tts, ByTextStepper(lambda attempt, prompt: ScriptedTake(30), tts.engine.layout))
+    tts = with_engine(tts, ByTextStepper(lambda attempt, prompt: ScriptedTake(30), tts.session.engine.layout))
     calls: list[tuple[int, int]] = []
 
     class Watched:
-        spec, lookahead_patches = tts.codec.spec, tts.codec.lookahead_patches
+        spec, lookahead_patches = tts.session.codec.spec, tts.session.codec.lookahead_patches
 
         def decode(self, codes, first=0):
             calls.append((first, len(codes[0])))
-            return tts.codec.decode(codes, first)
+            return tts.session.codec.decode(codes, first)
 
     texts, voice = ["The cat sat on the mat.", "She sells sea shells there."], tts.clone(reference)
     whole = [speech.takes[0].waveform.samples for speech in (tts.speak(text, voice, top_p=1.0) for text in texts)]
     monkeypatch.setattr(runner, "DECODE_CHUNK_PATCHES", 12)
-    results = list(replace(tts, codec=Watched()).speak_many(texts, voice, top_p=1.0, batch=2))
-    reach = tts.codec.lookahead_patches
+    results = list(with_parts(tts, codec=Watched()).speak_many(texts, voice, top_p=1.0, batch=2))
+    reach = tts.session.codec.lookahead_patches
     windows = [(0, 12 + reach), (12 - reach, 12 + 2 * reach), (24 - reach, 6 + reach)]
     assert calls == [window for window in windows for _ in range(2)]
     for result in results:
@@ -100,8 +109,8 @@ def test_long_texts_are_decoded_in_larger_pieces_the_same_for_every_caller(
     monkeypatch.setattr(runner, "DECODE_CHUNK_PATCHES", 5)
     monkeypatch.setattr(runner, "LONG_TEXT_CHUNK_PATCHES", 12)
     tts = scripted_synthesizer(lambda attempt, prompt: ScriptedTake(20))
-    tts = with_engine(tts, ByTextStepper(tts.engine.script, tts.engine.layout))
-    codec, pieces = tts.codec, list[int]()
+    tts = with_engine(tts, ByTextStepper(tts.session.engine.script, tts.session.engine.layout))
+    codec, pieces = tts.session.codec, list[int]()
 
     class Watched:
         spec, lookahead_patches = codec.spec, codec.lookahead_patches
@@ -110,10 +119,10 @@ def test_long_texts_are_decoded_in_larger_pieces_the_same_for_every_caller(
             pieces.append(len(codes[0]))
             return codec.decode(codes, first)
 
-    tts, voice, sentence = replace(tts, codec=Watched()), tts.clone(reference), "She sells sea shells there. "
+    tts, voice, sentence = with_parts(tts, codec=Watched()), tts.clone(reference), "She sells sea shells there. "
     short, long = (tts.speak(sentence * count, voice, top_p=1.0) for count in (2, 3))
     assert len(pieces) == 2 * 4 + 3 * 2
-    ordered = np.concatenate([chunk.samples for chunk in tts.speak_in_order(sentence * 3, voice, top_p=1.0)])
+    ordered = np.concatenate([chunk.samples for chunk in tts.stream(sentence * 3, voice, top_p=1.0, sentences=True)])
     np.testing.assert_array_equal(ordered, long.samples)
     for result in tts.speak_many([sentence * 2, sentence * 3], voice, top_p=1.0, batch=3):
         np.testing.assert_array_equal(result.speech.samples, (short, long)[result.index - 1].samples)
@@ -136,14 +145,14 @@ def test_a_take_that_cannot_be_decoded_fails_its_text_alone(reference: Waveform)
     voice = tts.clone(reference)
 
     class Choosy:
-        spec, lookahead_patches = tts.codec.spec, 1
+        spec, lookahead_patches = tts.session.codec.spec, 1
 
         def decode(self, codes, first=0):
             if codes[0][0] == LOUD:
                 raise AudioError("this cannot be decoded")
-            return tts.codec.decode(codes, first)
+            return tts.session.codec.decode(codes, first)
 
-    results = list(replace(tts, codec=Choosy()).speak_many(["The cat sat on the mat."] * 4, voice, batch=3))
+    results = list(with_parts(tts, codec=Choosy()).speak_many(["The cat sat on the mat."] * 4, voice, batch=3))
     problems = {result.index: type(result.error) for result in results}
     assert problems == {1: AudioError, 2: type(None), 3: AudioError, 4: type(None)}
 
@@ -173,9 +182,9 @@ def test_texts_come_as_they_are_done_and_a_long_list_is_not_begun_at_once(refere
     tts = scripted_synthesizer(good)
     results = tts.speak_many(["The cat sat on the mat."] * 40, tts.clone(reference), batch=2)
     assert isinstance(next(results), SpeakResult)
-    assert len(tts.engine.prompts) <= 6
+    assert len(tts.session.engine.prompts) <= 6
     results.close()
-    assert len(tts.engine.prompts) <= 6
+    assert len(tts.session.engine.prompts) <= 6
 
 
 def test_closing_stops_the_work_within_a_patch(reference: Waveform):
@@ -187,7 +196,7 @@ def test_closing_stops_the_work_within_a_patch(reference: Waveform):
             return super().next_logits(state, tokens)
 
     tts = scripted_synthesizer(lambda attempt, prompt: ScriptedTake(16 if attempt == 0 else 30))
-    tts = with_engine(tts, Counting(tts.engine.script, tts.engine.layout))
+    tts = with_engine(tts, Counting(tts.session.engine.script, tts.session.engine.layout))
     threads = threading.active_count()
     results = tts.speak_many(["The cat sat."] * 9, tts.clone(reference), batch=2)
     assert next(results).index == 1
@@ -210,7 +219,7 @@ def test_a_take_that_ends_between_patches_of_a_shared_batch_is_spoken_once(
     tts = scripted_synthesizer(lambda attempt, prompt: ScriptedTake(40))
     voice = tts.clone(reference)
     alone = tts.speak(TEXTS[0], voice)
-    with AsyncScheduler(tts.engine, 8) as shared:
+    with AsyncScheduler(tts.session.engine, 8) as shared:
         speech = tts.speak(TEXTS[0], voice, scheduler=shared)
     assert codes_of(speech) == codes_of(alone) and len(speech.takes[0].codes[0]) == last
 
@@ -218,9 +227,11 @@ def test_a_take_that_ends_between_patches_of_a_shared_batch_is_spoken_once(
 def test_numbers_of_texts_voices_and_seeds_must_agree(reference: Waveform):
     tts = scripted_synthesizer(good)
     voice = tts.clone(reference)
-    for wrong in ({"voices": [voice]}, {"voices": voice, "seeds": [1, 2, 3]}):
+    for wrong in ({"voice": [voice]}, {"voice": voice, "seeds": [1, 2, 3]}):
         with pytest.raises(ConfigError, match="2 texts"):
             tts.speak_many(["One.", "Two."], **wrong)
+    with pytest.raises(ConfigError, match="`voice` is the one that speaks"):
+        tts.speak_many(["One.", "Two."], voices=[voice])  # type: ignore[arg-type]
 
 
 def test_one_text_is_no_list_of_texts_and_a_batch_has_room_for_one(reference: Waveform):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from marstts.codec.base import Codes, check_samples
 from marstts.codec.toy import ToyCodec
 from marstts.errors import CheckpointError
 from marstts.synthesis.synthesizer import Synthesizer
-from scripted import CODEBOOK_SIZE, good, scripted_synthesizer
+from scripted import CODEBOOK_SIZE, good, scripted_synthesizer, with_parts
 
 
 class CorruptCodec(ToyCodec):
@@ -30,7 +29,7 @@ class CorruptCodec(ToyCodec):
 def synthesizer_with(value: float) -> Synthesizer:
     codec = CorruptCodec(codebook_size=CODEBOOK_SIZE)
     codec.value = value
-    return replace(scripted_synthesizer(good), codec=codec)
+    return with_parts(scripted_synthesizer(good), codec=codec)
 
 
 @pytest.mark.slow

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,14 +14,23 @@ import pytest
 
 from marstts.audio import Waveform, encode
 from marstts.cli import speak as command
-from marstts.cli.choices import Choices
 from marstts.cli.speak import speak_whole
 from marstts.errors import ConfigError, TextError
 from marstts.io.files import partial_path
 from marstts.synthesis import synthesizer
+from marstts.synthesis.speaking import Speaking
 from marstts.synthesis.speech import Continuation
 from marstts.synthesis.synthesizer import Synthesizer
-from scripted import CODEBOOK_SIZE, ENDLESS, ScriptedEngine, ScriptedTake, good, scripted_synthesizer, with_engine
+from scripted import (
+    CODEBOOK_SIZE,
+    ENDLESS,
+    ScriptedEngine,
+    ScriptedTake,
+    good,
+    scripted_synthesizer,
+    with_engine,
+    with_parts,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -51,7 +60,7 @@ class CountingEngine(ScriptedEngine):
 
 def drawing() -> Synthesizer:
     tts = scripted_synthesizer(lambda attempt, prompt: ScriptedTake(10 + len(prompt.text_ids) % 9))
-    return with_engine(tts, DrawingEngine(tts.engine.script, tts.engine.layout))
+    return with_engine(tts, DrawingEngine(tts.session.engine.script, tts.session.engine.layout))
 
 
 class Louder:
@@ -71,7 +80,7 @@ def test_the_file_is_that_of_the_whole(reference: Waveform, tmp_path: Path, cont
     choices: dict[str, Any] = {"seed": 3, "top_p": 1.0, "continuation": continuation, "speed": 1.0}
     voice, text = tts.clone(reference, "Her words."), " ".join(SENTENCES) + " 🙂 [pause:0.7s] Ja! [pause:2s]"
     whole = tts.speak(text, voice, **choices)
-    written = speak_whole(tts, text, Choices(voice=voice, **choices), str(tmp_path / "a.wav"), None)
+    written = speak_whole(tts, text, Speaking(voice=voice, **choices), str(tmp_path / "a.wav"), None)
     assert (tmp_path / "a.wav").read_bytes() == whole.wav_bytes()
     assert without_times(written.report()) == without_times(whole.report())
     assert [p.name for p in tmp_path.iterdir() if p.suffix == ".wav"] == ["a.wav"]
@@ -89,7 +98,7 @@ def test_the_packaged_model_writes_the_bytes_and_words_of_the_whole(mini: Synthe
     text = "Good morning. He paid 5 dollars. It rained."
     whole = tts.speak(text, voice, speed=speed, **choices)
     whole.save_words(tmp_path / "whole.json")
-    written = speak_whole(tts, text, Choices(voice=voice, speed=speed, **choices), str(output), str(words))
+    written = speak_whole(tts, text, Speaking(voice=voice, speed=speed, **choices), str(output), str(words))
     assert output.read_bytes() == whole.wav_bytes()
     assert words.read_bytes() == (tmp_path / "whole.json").read_bytes() and written.words == whole.words
     assert without_times(written.report()) == without_times(whole.report())
@@ -97,10 +106,10 @@ def test_the_packaged_model_writes_the_bytes_and_words_of_the_whole(mini: Synthe
 
 def test_audio_beyond_full_scale_is_limited_in_the_file_as_in_the_whole(reference: Waveform, tmp_path: Path):
     tts, voice = drawing(), drawing().clone(reference)
-    tts = replace(tts, codec=Louder(tts.codec))
+    tts = with_parts(tts, codec=Louder(tts.session.codec))
     whole = tts.speak(TEXT[:140], voice)
     assert 0.99 < np.abs(whole.samples).max() <= 1.0
-    speak_whole(tts, TEXT[:140], Choices(voice=voice), str(tmp_path / "a.wav"), None)
+    speak_whole(tts, TEXT[:140], Speaking(voice=voice), str(tmp_path / "a.wav"), None)
     assert (tmp_path / "a.wav").read_bytes() == whole.wav_bytes()
 
 
@@ -113,20 +122,22 @@ def test_a_batch_stays_full_while_a_sentence_is_sampled_again(reference: Wavefor
         return ScriptedTake(ENDLESS if prompt.text == "Who?" else 18)
 
     tts = scripted_synthesizer(script)
-    tts = with_engine(tts, CountingEngine(script, tts.engine.layout))
-    sentences = tts.speak_in_order(f"Who? {'It rained. ' * 50}", tts.clone(reference))
-    assert next(sentences).take.attempts == tts.backoff.attempts
+    tts = with_engine(tts, CountingEngine(script, tts.session.engine.layout))
+    sentences = tts.stream(f"Who? {'It rained. ' * 50}", tts.clone(reference), sentences=True)
+    assert next(sentences).take.attempts == tts.session.backoff.attempts
     sentences.close()
-    assert np.mean(tts.engine.rows) > 0.8 * batch
+    assert np.mean(tts.session.engine.rows) > 0.8 * batch
 
 
 def test_a_sentence_comes_before_the_text_is_read(reference: Waveform):
     tts = scripted_synthesizer(good)
     seen: list[tuple[int, int]] = []
     text = "The cat sat on the mat. " * 1000
-    sentences = tts.speak_in_order(text, tts.clone(reference), on_take=lambda take, *counts: seen.append(counts))
+    sentences = tts.stream(
+        text, tts.clone(reference), on_take=lambda take, *counts: seen.append(counts), sentences=True
+    )
     assert next(sentences).take.text == "The cat sat on the mat."
-    num_started = len(tts.engine.prompts)
+    num_started = len(tts.session.engine.prompts)
     sentences.close()
     assert num_started <= synthesizer.MAX_AHEAD
     assert seen[0][0] == 1 and seen[0][1] == pytest.approx(1000, rel=0.1)
@@ -141,7 +152,7 @@ def test_errors_come_before_a_file_is_begun(reference: Waveform, tmp_path: Path)
         ("Hi.", {"speed": 9}, ConfigError),
     ):
         with pytest.raises(kind):
-            speak_whole(tts, text, Choices(voice=voice, **options), str(tmp_path / "a.wav"), None)
+            speak_whole(tts, text, Speaking(voice=voice, **options), str(tmp_path / "a.wav"), None)
     assert [path.name for path in tmp_path.iterdir()] == []
 
 
@@ -162,7 +173,7 @@ def test_an_interrupt_keeps_what_was_spoken_and_the_older_file(
 
     monkeypatch.setattr(command, "play_through", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        speak_whole(tts, TEXT, Choices(voice=tts.clone(reference)), str(path), None)
+        speak_whole(tts, TEXT, Speaking(voice=tts.clone(reference)), str(path), None)
     assert path.read_bytes() == b"old"
     assert 3 * 1.5 * 48_000 < partial_path(path).stat().st_size < 3 * 2.2 * 48_000
 
@@ -182,7 +193,7 @@ def test_parts_of_another_voice_or_rate_are_those_of_the_whole(
     choices: dict[str, Any] = {"seed": 3, "top_p": 1.0, "continuation": continuation, "speed": 1.0}
     voice = tts.clone(reference, "Her words.")
     whole = tts.speak(SSML, voice, **choices)
-    written = speak_whole(tts, SSML, Choices(voice=voice, **choices), str(tmp_path / "a.wav"), None)
+    written = speak_whole(tts, SSML, Speaking(voice=voice, **choices), str(tmp_path / "a.wav"), None)
     assert (tmp_path / "a.wav").read_bytes() == whole.wav_bytes()
     assert without_times(written.report()) == without_times(whole.report())
     assert (
@@ -198,18 +209,18 @@ def test_a_pipe_gets_the_file_of_the_whole(
 ):
     monkeypatch.setattr("marstts.audio.writer.MAX_HELD_BYTES", held)
     tts, voice, text = drawing(), drawing().clone(reference), " ".join(SENTENCES[:2])
-    tts = replace(tts, codec=Louder(tts.codec))
+    tts = with_parts(tts, codec=Louder(tts.session.codec))
     arrived = tmp_path / "arrived"
     with arrived.open("wb") as file:
         if suffix is None:
             monkeypatch.setattr("marstts.cli.streaming.sys.stdout", SimpleNamespace(buffer=file))
-            written = speak_whole(tts, text, Choices(voice=voice), "-", None)
+            written = speak_whole(tts, text, Speaking(voice=voice), "-", None)
         else:
             os.mkfifo(pipe := tmp_path / f"pipe{suffix}")
             reader = subprocess.Popen(["cat", str(pipe)], stdout=file)
             try:
                 descriptor = os.open(pipe, os.O_WRONLY)  # waits for the reader
-                written = speak_whole(tts, text, Choices(voice=voice), str(pipe), None)
+                written = speak_whole(tts, text, Speaking(voice=voice), str(pipe), None)
                 os.close(descriptor)
                 reader.wait(timeout=20)
             finally:

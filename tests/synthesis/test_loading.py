@@ -6,7 +6,6 @@ import json
 import shutil
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +22,7 @@ from marstts.speaker import registry as encoders
 from marstts.synthesis import loading
 from marstts.synthesis.backoff import BackoffConfig
 from marstts.synthesis.loading import EngineKind, choose_engine
+from scripted import with_parts
 
 pytestmark = pytest.mark.slow
 
@@ -45,9 +45,9 @@ def test_a_bundle_speaks_with_the_settings_it_came_with(copy: Path, reference: W
             }
         )
     )
-    tts = replace(marstts.load(copy), backoff=BackoffConfig(attempts=1))
+    tts = with_parts(marstts.load(copy), backoff=BackoffConfig(attempts=1))
     speech = tts.speak("The cat sat.", tts.clone(reference))
-    assert (tts.model.quality_prefix_hz, speech.model, speech.takes[0].top_p) == (
+    assert (tts.session.model.quality_prefix_hz, speech.model, speech.takes[0].top_p) == (
         8_000, f"noise@{info['revision']}", 0.35,
     )  # fmt: skip
 
@@ -58,7 +58,7 @@ def test_a_style_offset_moves_the_style_of_every_voice(copy: Path, reference: Wa
     voice = plain.clone(reference)
     offset = [0.5, 0.0, 0.0, -0.25, 0.0, 0.0, 0.0]
     (copy / "bundle.json").write_text(json.dumps({**info, "settings": {**info["settings"], "style_offset": offset}}))
-    style, moved = (tts.model.prompt("The cat sat.", voice).style for tts in (plain, marstts.load(copy)))
+    style, moved = (tts.session.model.prompt("The cat sat.", voice).style for tts in (plain, marstts.load(copy)))
     expected = style + np.float32(offset)
     np.testing.assert_allclose(moved, expected * np.linalg.norm(style) / np.linalg.norm(expected), rtol=1e-5)
     (copy / "bundle.json").write_text(json.dumps({**info, "settings": {**info["settings"], "style_offset": [1.0]}}))
@@ -73,7 +73,7 @@ def test_the_spelling_of_a_bundle_decides_how_capitals_are_read(copy: Path, refe
     for spelling in ("as written", "simple"):
         settings = {**info["settings"], "spelling": spelling}
         (copy / "bundle.json").write_text(json.dumps({**info, "settings": settings}))
-        model = marstts.load(copy).model
+        model = marstts.load(copy).session.model
         read[spelling] = model.tokenizer.decode(model.prompt("SIT, C D.", voice).text_ids.tolist())
     assert "SIT, C D." in read["as written"] and "Sit, see dee." in read["simple"]
     settings = {**info["settings"], "spelling": "loud"}
@@ -87,10 +87,10 @@ def test_mini_reads_capitals_in_small_letters():
 
 
 def test_without_graphs_a_bundle_runs_in_pytorch(copy: Path):
-    assert type(marstts.load(copy).engine).__name__ == "OnnxEngine"
+    assert type(marstts.load(copy).session.engine).__name__ == "OnnxEngine"
     for graph in copy.rglob("*.onnx"):
         graph.unlink()
-    assert type(marstts.load(copy).engine).__name__ == "TorchEngine"
+    assert type(marstts.load(copy).session.engine).__name__ == "TorchEngine"
     with pytest.raises(CheckpointError, match="ONNX graph"):
         marstts.load(copy, engine="onnx")
 

@@ -114,8 +114,8 @@ def test_words_that_nobody_can_say_in_the_time_are_left_out():
 
 
 def test_models_without_aligned_heads_do_not_follow_the_text():
-    assert follows_text(reader(lambda attempt, prompt: sound(prompt)).model)
-    assert not follows_text(scripted_synthesizer(good).model)
+    assert follows_text(reader(lambda attempt, prompt: sound(prompt)).session.model)
+    assert not follows_text(scripted_synthesizer(good).session.model)
 
 
 @pytest.fixture(scope="module")
@@ -135,7 +135,7 @@ def voice(mini: Synthesizer, spoken: tuple[Waveform, str]) -> Voice:
 def test_a_deep_clone_continues_from_the_words_at_the_start(mini, spoken, voice):
     waveform, transcript = spoken
     assert voice.prefix is not None and transcript.startswith(voice.prefix.transcript)
-    seconds = len(voice.prefix.codes[0]) / mini.codec.spec.patch_rate
+    seconds = len(voice.prefix.codes[0]) / mini.session.codec.spec.patch_rate
     assert MIN_PART_SECONDS - 0.3 <= seconds <= MAX_PART_SECONDS + 0.1 < waveform.seconds
     shallow = mini.clone(waveform)
     for role, embedding in shallow.embeddings.items():  # those of the whole reference
@@ -159,7 +159,10 @@ def test_a_reference_of_more_than_twelve_seconds_can_be_cloned_deeply(mini, spok
     with caplog.at_level(logging.INFO, logger="marstts"):
         voice = mini.clone(longer, f"{transcript} {transcript}")
     assert not caplog.records  # an evaluation clones for every take
-    assert voice.prefix is not None and len(voice.prefix.codes[0]) / mini.codec.spec.patch_rate < MAX_PART_SECONDS + 0.1
+    assert (
+        voice.prefix is not None
+        and len(voice.prefix.codes[0]) / mini.session.codec.spec.patch_rate < MAX_PART_SECONDS + 0.1
+    )
     assert transcript.startswith(voice.prefix.transcript)
     assert voice.reference_transcript and voice.reference_transcript in f"{transcript} {transcript}"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from marstts.errors import TextError
 from marstts.generation.scheduler import AsyncScheduler
 from marstts.synthesis.backoff import BackoffConfig
 from marstts.synthesis.incremental_decoder import StreamConfig
+from marstts.synthesis.model_session import ModelSession
 from marstts.synthesis.speech import (
     EDGE_BELOW_PEAK_DB,
     MAX_TAIL_SECONDS,
@@ -44,6 +45,7 @@ from scripted import (
     good,
     scripted_synthesizer,
     with_engine,
+    with_parts,
 )
 
 pytestmark = pytest.mark.slow
@@ -61,7 +63,7 @@ class UndecidedStepper(ScriptedEngine):
 
 
 def undecided(synthesizer: Synthesizer) -> Synthesizer:
-    engine = synthesizer.engine
+    engine = synthesizer.session.engine
     return with_engine(synthesizer, UndecidedStepper(engine.script, engine.layout))
 
 
@@ -83,10 +85,10 @@ def edges_of(whole: np.ndarray) -> np.ndarray:
 
 def documented(tts: Synthesizer, takes: Sequence[Take]) -> np.ndarray:
     """Expected audio of the stream, from the offline decode of every take's codes."""
-    rate = tts.codec.spec.sample_rate
+    rate = tts.session.codec.spec.sample_rate
     pieces = []
     for index, take in enumerate(takes):
-        pieces.append(limit_peaks(Waveform(edges_of(tts.codec.decode(take.codes).samples), rate)))
+        pieces.append(limit_peaks(Waveform(edges_of(tts.session.codec.decode(take.codes).samples), rate)))
         if index + 1 < len(takes):
             pieces.append(silence(pause_after(take.text), rate))
     return audio.join(pieces).samples
@@ -95,7 +97,7 @@ def documented(tts: Synthesizer, takes: Sequence[Take]) -> np.ndarray:
 def with_mini_codec(tts: Synthesizer) -> Synthesizer:
     """The packaged codec under a scripted model whose codes are random."""
     codec = MiniCodec(Path(str(files("marstts"))) / "models_data/mini/codec")
-    return replace(tts, codec=codec)
+    return with_parts(tts, codec=codec)
 
 
 @pytest.mark.parametrize("sizes", [(1, 1), (2, 24), (5, 7)])
@@ -177,15 +179,15 @@ class Gated(ScriptedEngine):
 
 
 def gated(script: Any = lambda attempt, prompt: ScriptedTake(60)) -> tuple[Synthesizer, Gated]:
-    tts = replace(scripted_synthesizer(script), backoff=BackoffConfig(min_chars_per_second=3))
-    engine = Gated(script, tts.engine.layout)
+    tts = with_parts(scripted_synthesizer(script), backoff=BackoffConfig(min_chars_per_second=3))
+    engine = Gated(script, tts.session.engine.layout)
     return with_engine(tts, engine), engine
 
 
 def test_the_first_chunk_leaves_after_the_first_patches(reference: Waveform):
     tts, engine = gated()
     voice = tts.clone(reference)
-    engine.leave = threading.Semaphore(2 + tts.codec.lookahead_patches)
+    engine.leave = threading.Semaphore(2 + tts.session.codec.lookahead_patches)
     chunks = tts.stream("The cat sat on the mat.", voice)
     first = next(chunks)
     assert 0 < first.seconds < 2 * 2048 / 24_000
@@ -239,8 +241,8 @@ def test_where_every_take_fails_unheard_the_best_is_sent_with_a_warning(referenc
 def test_a_sentence_may_continue_from_the_take_before(reference: Waveform):
     tts = scripted_synthesizer(good)
     list(tts.stream(TEXT, tts.clone(reference, "Her words."), continuation=Continuation.PER_CHUNK))
-    assert [len(prompt.prefix_tokens) for prompt in tts.engine.prompts][1:] == [20, 20]
-    assert tts.engine.prompts[1].prefix_tokens[0, 0] == LOUD
+    assert [len(prompt.prefix_tokens) for prompt in tts.session.engine.prompts][1:] == [20, 20]
+    assert tts.session.engine.prompts[1].prefix_tokens[0, 0] == LOUD
 
 
 def test_what_cannot_be_spoken_is_refused_before_the_first_chunk(reference: Waveform):
@@ -258,7 +260,7 @@ def test_streams_may_share_a_batcher(reference: Waveform):
     def call(seed: int, scheduler: AsyncScheduler) -> None:
         found[seed] = samples_of(list(tts.stream(TEXT, voice, seed=seed, top_p=1.0, scheduler=scheduler)))
 
-    with AsyncScheduler(tts.engine, capacity=2) as scheduler:
+    with AsyncScheduler(tts.session.engine, capacity=2) as scheduler:
         callers = [threading.Thread(target=call, args=(seed, scheduler)) for seed in range(3)]
         for caller in callers:
             caller.start()
@@ -309,8 +311,8 @@ def test_what_a_listener_gets_does_not_depend_on_the_sizes_of_chunks(reference: 
         rng = np.random.default_rng(seed)
         takes = [ScriptedTake(*rng.integers((1, 0), (16, 5)).tolist()) for _ in range(20)]
         tts = scripted_synthesizer(good)
-        tts = with_engine(tts, Hesitant(lambda attempt, prompt: takes[attempt], tts.engine.layout))
-        tts = replace(tts, backoff=BackoffConfig(max_chars_per_second=1000, onset_seconds=0.0))
+        tts = with_engine(tts, Hesitant(lambda attempt, prompt: takes[attempt], tts.session.engine.layout))
+        tts = with_parts(tts, backoff=BackoffConfig(max_chars_per_second=1000, onset_seconds=0.0))
         tts = with_mini_codec(tts) if has_packaged_codec else tts
         return list(tts.stream(text, voice, seed=seed, top_p=1.0, config=sizes))
 
@@ -336,7 +338,7 @@ def test_a_take_is_sent_or_sampled_again_whoever_else_listens(reference: Wavefor
         sizes = ChosenSizes(0)
         sizes.first, sizes.following = lambda first=first: first, lambda size, following=following: following  # type: ignore[method-assign]
         tts = scripted_synthesizer(lambda attempt, _: ScriptedTake(20) if attempt else ScriptedTake(patches, SOFT))
-        tts = replace(tts, backoff=too_soft)
+        tts = with_parts(tts, backoff=too_soft)
         *_, last = tts.stream("She sells sea shells.", tts.clone(reference), config=sizes)
         assert last.take is not None and (last.take.warning is None) == (last.take.attempts == 2)
         attempts.append(last.take.attempts)
@@ -381,8 +383,8 @@ def test_flaws_are_looked_for_in_sent_sentences_only_if_someone_is_told(config, 
         checked.append(segment.text)
         return original(session, segment, *arguments)
 
-    original = Synthesizer.decode_take
-    monkeypatch.setattr(Synthesizer, "decode_take", decode_take)
+    original = ModelSession.decode_take
+    monkeypatch.setattr(ModelSession, "decode_take", decode_take)
     *_, last = scripted_synthesizer(good).stream("The cat sat on the mat.", config=config)
     assert checked == ["The cat sat on the mat."] * is_checked
     [expected] = scripted_synthesizer(good).speak("The cat sat on the mat.").takes

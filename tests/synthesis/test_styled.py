@@ -48,7 +48,7 @@ def test_pauses_before_the_first_and_after_the_last_word_are_kept(
     assert speech.seconds == pytest.approx(before + take.seconds + after, abs=0.001)
     assert not speech.samples[: round(before * SAMPLE_RATE)].any()
     assert not speech.samples[len(speech.samples) - round(after * SAMPLE_RATE) :].any()
-    for chunks in (synthesizer.stream(text, reference_file), synthesizer.speak_in_order(text, reference_file)):
+    for chunks in (synthesizer.stream(text, reference_file), synthesizer.stream(text, reference_file, sentences=True)):
         sent = np.concatenate([chunk.samples for chunk in chunks])
         assert len(sent) == pytest.approx(len(speech.samples), abs=2048)
         assert not sent[: round(before * SAMPLE_RATE)].any()
@@ -60,7 +60,7 @@ def test_a_text_may_name_the_callers_voices(reference_file: Path) -> None:
     anna = synthesizer.clone(reference_file, "Her words.", name="Anna")
     text = '<speak>The cat sat. <voice name="Anna">The mat sat.</voice> <voice name="ada">It sat.</voice></speak>'
     synthesizer.speak(text, "emma", voices={"Anna": anna})
-    assert [len(prompt.prefix_tokens) > 0 for prompt in synthesizer.engine.prompts] == [False, True, False]
+    assert [len(prompt.prefix_tokens) > 0 for prompt in synthesizer.session.engine.prompts] == [False, True, False]
     with pytest.raises(VoiceError, match="expected Anna, or one of the packaged voices"):
         synthesizer.speak(text.replace("ada", "bert"), "emma", voices={"Anna": anna})
 

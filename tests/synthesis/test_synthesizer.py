@@ -13,7 +13,8 @@ from marstts.errors import ConfigError, TextError, VoiceError
 from marstts.generation.request import SamplingConfig, StopReason
 from marstts.synthesis.backoff import BackoffConfig
 from marstts.synthesis.incremental_decoder import StreamConfig
-from marstts.synthesis.synthesizer import Continuation, Synthesizer
+from marstts.synthesis.speech import Continuation
+from marstts.synthesis.synthesizer import Synthesizer
 from marstts.voice import Voice, average_voice
 from scripted import (
     CODEBOOK_SIZE,
@@ -26,6 +27,7 @@ from scripted import (
     good,
     scripted_synthesizer,
     with_engine,
+    with_parts,
 )
 
 pytestmark = pytest.mark.slow
@@ -34,8 +36,8 @@ TEXT = "The cat sat on the mat. She sells sea shells there. It was a fine day fo
 
 
 def stepper_of(synthesizer: Synthesizer) -> ScriptedEngine:
-    assert isinstance(synthesizer.engine, ScriptedEngine)
-    return synthesizer.engine
+    assert isinstance(synthesizer.session.engine, ScriptedEngine)
+    return synthesizer.session.engine
 
 
 def prompt_texts(synthesizer: Synthesizer) -> list[str]:
@@ -80,13 +82,13 @@ def test_the_longest_of_short_takes_is_kept_with_a_warning(reference: Waveform):
 
 
 def test_a_model_that_never_stops_is_stopped(reference: Waveform):
-    tts = replace(
+    tts = with_parts(
         scripted_synthesizer(lambda attempt, prompt: ScriptedTake(ENDLESS)), backoff=BackoffConfig(attempts=2)
     )
     text = "The cat sat."
     [take] = tts.speak(text, tts.clone(reference)).takes
     assert take.stop is StopReason.MAX_PATCHES and take.attempts == 2
-    assert len(take.codes[0]) == tts.backoff.limits(text, tts.codec.spec.patch_rate).max_patches
+    assert len(take.codes[0]) == tts.session.backoff.limits(text, tts.session.codec.spec.patch_rate).max_patches
     assert take.warning is not None and "cut off" in take.warning
 
 
@@ -109,12 +111,12 @@ class HurriedStepper(ScriptedEngine):
 @pytest.mark.parametrize("way", ["whole", "stream"])
 def test_a_take_that_was_too_short_is_followed_by_a_longer_one(reference: Waveform, way: str):
     tts = scripted_synthesizer(lambda attempt, prompt: ScriptedTake(3))
-    tts = with_engine(tts, HurriedStepper(tts.engine.script, tts.engine.layout))
+    tts = with_engine(tts, HurriedStepper(tts.session.engine.script, tts.session.engine.layout))
     voice = tts.clone(reference)
     whole = StreamConfig(first_chunk_patches=30)
     chunks = tts.stream("The cat sat.", voice, config=whole) if way == "stream" else ()
     takes = [chunk.take for chunk in chunks if chunk.take] or tts.speak("The cat sat.", voice).takes
-    allowed = tts.backoff.limits("The cat sat.", tts.codec.spec.patch_rate).min_patches
+    allowed = tts.session.backoff.limits("The cat sat.", tts.session.codec.spec.patch_rate).min_patches
     assert [(len(take.codes[0]), take.attempts) for take in takes] == [(allowed + 1, 2)]
 
 
@@ -125,7 +127,7 @@ def test_silence_is_refused(reference: Waveform):
 
 
 def test_takes_of_a_single_silent_patch_are_reported(reference: Waveform):
-    tts = replace(
+    tts = with_parts(
         scripted_synthesizer(lambda attempt, prompt: ScriptedTake(0)),
         backoff=BackoffConfig(max_chars_per_second=1e6, onset_seconds=0.0),
     )
@@ -145,7 +147,7 @@ class UndecidedStepper(ScriptedEngine):
 
 def test_the_seed_decides_and_every_attempt_and_sentence_draws_anew(reference: Waveform):
     tts = scripted_synthesizer(good)
-    tts = with_engine(tts, UndecidedStepper(good, tts.engine.layout))
+    tts = with_engine(tts, UndecidedStepper(good, tts.session.engine.layout))
     voice = tts.clone(reference)
 
     def codes(seed: int, top_p: float | None = 1.0) -> list[np.ndarray]:
@@ -155,7 +157,9 @@ def test_the_seed_decides_and_every_attempt_and_sentence_draws_anew(reference: W
     np.testing.assert_array_equal(first, again)
     assert not np.array_equal(first, other)
     assert not np.array_equal(first[0], first[1])
-    refused_once = with_engine(tts, UndecidedStepper(lambda n, prompt: ScriptedTake(20 if n else 1), tts.engine.layout))
+    refused_once = with_engine(
+        tts, UndecidedStepper(lambda n, prompt: ScriptedTake(20 if n else 1), tts.session.engine.layout)
+    )
     [second_attempt] = refused_once.speak("The cat sat on the mat.", voice, seed=3, top_p=1.0).takes
     assert not np.array_equal(second_attempt.codes[0], first[0])
 
@@ -165,7 +169,7 @@ def test_top_p_is_that_of_the_first_attempt(reference: Waveform):
     [take] = tts.speak("The cat sat on the mat.", tts.clone(reference), top_p=0.5).takes
     assert take.top_p == 0.7
     tts = scripted_synthesizer(good)
-    tts = replace(tts, model=replace(tts.model, sampling=SamplingConfig(top_p=0.35)))
+    tts = with_parts(tts, model=replace(tts.session.model, sampling=SamplingConfig(top_p=0.35)))
     assert tts.speak("The cat sat.", tts.clone(reference)).takes[0].top_p == 0.35
     for impossible in (-0.1, 1.5, float("nan")):
         with pytest.raises(ConfigError, match="top_p"):
@@ -220,7 +224,7 @@ def test_sentences_in_one_batch_equal_sentences_spoken_alone(reference: Waveform
             return super().next_logits(state, tokens)
 
     tts = scripted_synthesizer(lambda attempt, prompt: ScriptedTake(14 + len(prompt.text_ids) % 9))
-    tts = with_engine(tts, Counting(tts.engine.script, tts.engine.layout))
+    tts = with_engine(tts, Counting(tts.session.engine.script, tts.session.engine.layout))
     voice = tts.clone(reference)
     together = tts.speak(TEXT, voice, top_p=1.0)
     assert max(sizes) == 3

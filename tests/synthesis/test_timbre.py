@@ -19,7 +19,7 @@ from marstts.synthesis.clone import ReferenceWarning
 from marstts.synthesis.clone.voices import adapt_voice
 from marstts.synthesis.synthesizer import Synthesizer
 from marstts.voice import Voice
-from scripted import CODEBOOK_SIZE, good, scripted_synthesizer
+from scripted import CODEBOOK_SIZE, good, scripted_synthesizer, with_parts
 
 TEXT = "The cat sat on the mat. She sells sea shells there."
 
@@ -49,7 +49,7 @@ class GainCodec(ToyCodec):
 
 def conditioned(timbre_encoder: str = "gain") -> Synthesizer:
     tts, codec = scripted_synthesizer(good), GainCodec(timbre_encoder)
-    return replace(tts, codec=codec, encoders={**tts.encoders, **timbre_encoders(codec)})
+    return with_parts(tts, codec=codec, encoders={**tts.session.encoders, **timbre_encoders(codec)})
 
 
 def with_gain(voice: Voice, gain: float) -> Voice:
@@ -103,7 +103,7 @@ def test_rows_of_a_batch_keep_their_own_timbres(reference: Waveform):
 def test_a_voice_without_timbre_or_reference_is_decoded_without_one(reference: Waveform):
     tts = conditioned()
     older = without_timbre(tts.clone(reference, keep_reference=False))
-    assert adapt_voice(tts, older) is older
+    assert adapt_voice(tts.session, older) is older
     plain = scripted_synthesizer(good).speak(TEXT, older)
     assert loudest(tts.speak(TEXT, older).waveform.samples) == pytest.approx(loudest(plain.waveform.samples), rel=1e-5)
 
@@ -111,7 +111,7 @@ def test_a_voice_without_timbre_or_reference_is_decoded_without_one(reference: W
 def test_a_voice_without_timbre_gets_one_from_the_reference_it_keeps(reference: Waveform):
     tts = conditioned()
     voice = tts.clone(reference, name="anna", consent="by letter")
-    adapted = adapt_voice(tts, without_timbre(voice))
+    adapted = adapt_voice(tts.session, without_timbre(voice))
     assert TIMBRE in adapted.embeddings and adapted.name == "anna" and adapted.consent == "by letter"
 
 
@@ -119,17 +119,17 @@ def test_a_timbre_of_another_encoder_is_made_again_or_refused(reference: Wavefor
     before, after = conditioned("gain"), conditioned("louder")
     voice = before.clone(reference, "the words of it")
     with pytest.warns(ReferenceWarning, match=r"made with the timbre encoder 'gain', .* taken again") as told:
-        adapted = adapt_voice(after, voice)
+        adapted = adapt_voice(after.session, voice)
     assert len(told) == 1 and adapted.encoders[TIMBRE] == "louder"
     assert adapted == replace(voice, encoders=adapted.encoders, embeddings=adapted.embeddings), "all else is kept"
     for role, values in voice.embeddings.items():
         assert role == TIMBRE or np.array_equal(adapted.embeddings[role], values)
     with pytest.raises(VoiceError, match=r"timbre encoder 'gain'.* marstts voice create RECORDING"):
-        adapt_voice(after, before.clone(reference, keep_reference=False))
+        adapt_voice(after.session, before.clone(reference, keep_reference=False))
 
 
 def test_a_voice_with_a_timbre_fits_a_model_that_has_none(reference: Waveform):
     plain = scripted_synthesizer(good)
     voice = conditioned().clone(reference)
-    assert adapt_voice(plain, voice) is voice
+    assert adapt_voice(plain.session, voice) is voice
     assert plain.speak(TEXT, voice).takes

@@ -23,9 +23,9 @@ OTHERS = (
 
 def fits(tts: Synthesizer, name: str, transcript: str) -> bool:
     recording = read(AUDIO / name)
-    prepared = first_seconds(prepare(recording, tts.codec.spec.sample_rate, name))
+    prepared = first_seconds(prepare(recording, tts.session.codec.spec.sample_rate, name))
     voice = tts.clone(recording, keep_reference=False)
-    return transcript_fits(prepared, normalize(transcript), voice, tts.model, tts.codec)
+    return transcript_fits(prepared, normalize(transcript), voice, tts.session.model, tts.session.codec)
 
 
 @pytest.mark.slow
@@ -45,8 +45,8 @@ def test_a_synthetic_recording_is_checked_as_well(mini: Synthesizer):
     text, has_own, has_other = "The ship left the harbor at dawn.", [], []
     for seed, name in enumerate(("kal", "ada", "ross")):
         recording = mini.speak(text, name, seed=seed).waveform
-        prepared = first_seconds(prepare(recording, mini.codec.spec.sample_rate, "recording"))
+        prepared = first_seconds(prepare(recording, mini.session.codec.spec.sample_rate, "recording"))
         voice = mini.clone(recording, keep_reference=False)
-        has_own.append(transcript_fits(prepared, text, voice, mini.model, mini.codec))
-        has_other.append(transcript_fits(prepared, normalize(AMIABLE), voice, mini.model, mini.codec))
+        has_own.append(transcript_fits(prepared, text, voice, mini.session.model, mini.session.codec))
+        has_other.append(transcript_fits(prepared, normalize(AMIABLE), voice, mini.session.model, mini.session.codec))
     assert sum(has_own) >= 2 and not any(has_other)

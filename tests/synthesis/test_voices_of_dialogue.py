@@ -36,7 +36,7 @@ def cast(narrator: Voice) -> dict[str, Voice]:
 
 def test_quotation_marks_and_voice_marks_choose_the_voice(tts: Synthesizer, narrator: Voice, cast: dict[str, Voice]):
     choices = {"voices": cast, "dialogue": "Anna"}
-    chunks = list(tts.speak_in_order(TEXT, narrator, **choices))
+    chunks = list(tts.stream(TEXT, narrator, **choices, sentences=True))
     assert [(chunk.voice, chunk.text) for chunk in chunks] == [
         ("Anna", '"Hello,"'), (None, "she said."), ("Tom", "I am Tom."), ("Anna", '"Go,"'), (None, "she said."),
         (None, "He went."), (None, "It was late."),
@@ -50,17 +50,17 @@ def test_quotation_marks_and_voice_marks_choose_the_voice(tts: Synthesizer, narr
 @pytest.mark.parametrize("text", [TEXT, f"{'It rained. ' * 400} [voice:Tim] Late."])
 def test_a_voice_that_is_not_there_is_refused_before_anything_is_spoken(tts: Synthesizer, narrator: Voice, text: str):
     with pytest.raises(VoiceError, match=r"Bob|Tim|Tom"):
-        next(tts.speak_in_order(text, narrator, dialogue="Bob"))
-    assert not tts.engine.prompts
+        next(tts.stream(text, narrator, dialogue="Bob", sentences=True))
+    assert not tts.session.engine.prompts
 
 
 def test_pauses_are_as_long_as_was_asked(tts: Synthesizer, narrator: Voice):
     text = "# Title\n\nOne. Two.\n\nThree.\n\n* * *\n\nFour. [pause:1s]\n\n"
     pauses = Pauses(sentence=0.1, heading=0.2, paragraph=0.4, scene=0.5, end=0.6)
-    chunks = list(tts.speak_in_order(text, narrator, pauses=pauses))
+    chunks = list(tts.stream(text, narrator, pauses=pauses, sentences=True))
     silent = [chunk.seconds - chunk.take.seconds for chunk in chunks]
     assert silent == pytest.approx([0.2, 0.1, 0.4, 0.5, 1.6], abs=0.01)
-    usual = [chunk.seconds - chunk.take.seconds for chunk in tts.speak_in_order(text, narrator)]
+    usual = [chunk.seconds - chunk.take.seconds for chunk in tts.stream(text, narrator, sentences=True)]
     assert usual == pytest.approx([0.8, 0.3, 0.7, 1.9, 1.0], abs=0.01)
     with pytest.raises(ConfigError, match="paragraph"):
         Pauses(paragraph=-1.0)
@@ -78,11 +78,11 @@ def test_speech_goes_on_after_the_sentences_that_were_spoken(
 ):
     monkeypatch.setattr("marstts.synthesis.prepared_text.MAX_WHOLE_CHARACTERS", longest)
     how = {"voices": cast, "dialogue": "Anna", "seed": 3}
-    whole = list(tts.speak_in_order(TEXT, narrator, **how))
-    rest = list(scripted_synthesizer(good).speak_in_order(TEXT, narrator, start=start, **how))
+    whole = list(tts.stream(TEXT, narrator, **how, sentences=True))
+    rest = list(scripted_synthesizer(good).stream(TEXT, narrator, start=start, **how, sentences=True))
     assert [(chunk.sentence, chunk.text, chunk.is_last) for chunk in rest] == [
         (chunk.sentence, chunk.text, chunk.is_last) for chunk in whole[start:]
     ]
     joined = [np.concatenate([chunk.samples for chunk in chunks]) for chunks in (rest, whole[start:])]
     np.testing.assert_array_equal(*joined)
-    assert not list(tts.speak_in_order(TEXT, narrator, start=len(whole), **how))
+    assert not list(tts.stream(TEXT, narrator, start=len(whole), **how, sentences=True))

@@ -15,6 +15,7 @@ from marstts.generation.request import StopReason
 from marstts.synthesis.backoff import BackoffConfig
 from marstts.synthesis.repair import DIVIDED, OTHER_SEED, divide
 from marstts.synthesis.sentence import Attempt
+from marstts.synthesis.speaking import Speaking
 from marstts.synthesis.speech import Take
 from marstts.synthesis.synthesizer import Synthesizer
 from marstts.text.segments import Segment
@@ -28,6 +29,7 @@ from scripted import (
     ScriptedTake,
     good,
     scripted_synthesizer,
+    with_parts,
 )
 
 pytestmark = pytest.mark.slow
@@ -86,13 +88,13 @@ class ReadingModel(ScriptedModel):
 
 def reader(script: Callable[[int, Any], ReadTake]) -> Synthesizer:
     tts = scripted_synthesizer(script)
-    layout = tts.model.engine.layout
-    return replace(tts, model=ReadingModel(ReadingEngine(script, layout), layout))
+    layout = tts.session.model.engine.layout
+    return with_parts(tts, model=ReadingModel(ReadingEngine(script, layout), layout))
 
 
 def speak(script: Callable[[int, Any], ReadTake], reference, text: str = TEXT, **options):
     tts = reader(script)
-    return tts.speak(text, tts.clone(reference), **options), tts.model.engine
+    return tts.speak(text, tts.clone(reference), **options), tts.session.model.engine
 
 
 def test_a_take_that_reads_everything_is_kept_at_once(reference):
@@ -110,7 +112,10 @@ def continues_from_prefix(tts: Synthesizer, reference, text: str, *rejected: Tak
     """Whether an attempt at a sentence by a deep clone continues from its prefix."""
     deep = scripted_synthesizer(good).clone(reference, "Her words.")
     attempt = Attempt(segment=Segment(text=text), top_p=0.2, seed=(0, 0, 0), rejected=rejected)
-    return len(tts.request(attempt, deep).prompt.prefix_tokens) > 0
+    return (
+        len((tts.session.as_in_paper() if tts.usual.paper else tts.session).request(attempt, deep).prompt.prefix_tokens)
+        > 0
+    )
 
 
 @pytest.mark.parametrize("text", ["Yes.", "Tomorrow!", '"Why?"'])
@@ -178,7 +183,7 @@ def flawed(attempt: int, prompt: Any) -> ReadTake:
 
 
 def as_in_paper(script: Callable[[int, Any], ReadTake]) -> Synthesizer:
-    return reader(script).as_in_paper()
+    return replace(reader(script), usual=Speaking(paper=True))
 
 
 def test_as_in_the_paper_no_take_is_refused_by_its_words_and_no_sentence_divided(reference):
@@ -187,7 +192,7 @@ def test_as_in_the_paper_no_take_is_refused_by_its_words_and_no_sentence_divided
     tts = as_in_paper(flawed)
     [take] = tts.speak(TEXT, tts.clone(reference)).takes
     assert (take.attempts, take.repaired, take.flaws, take.warning) == (1, None, (), None)
-    assert len(tts.model.engine.prompts) == 1 and take.text == TEXT
+    assert len(tts.session.model.engine.prompts) == 1 and take.text == TEXT
 
 
 @pytest.mark.parametrize("text", ["she sells sea shells, " * 12 + "and the cat sat.", TEXT])
@@ -229,12 +234,12 @@ def test_streams_and_batches_speak_as_in_the_paper_too(reference):
     [result] = tts.speak_many([TEXT], voice)
     assert result.speech.takes[0].repaired is None and result.speech.takes[0].attempts == 1
     chunks = list(tts.stream(TEXT, voice))
-    assert len(tts.model.engine.prompts) == 2 and not any(chunk.warning for chunk in chunks)
+    assert len(tts.session.model.engine.prompts) == 2 and not any(chunk.warning for chunk in chunks)
 
 
 def test_the_style_of_a_model_has_no_offset_as_in_the_paper():
     tts = marstts.load("mini")
     voice, paper = tts.open_voice("ada"), marstts.load("mini", paper=True)
     embedding = voice.embeddings["style"]
-    assert not np.allclose(tts.model.prompt("Yes.", voice).style, embedding)
-    np.testing.assert_array_equal(paper.model.prompt("Yes.", voice).style, embedding)
+    assert not np.allclose(tts.session.model.prompt("Yes.", voice).style, embedding)
+    np.testing.assert_array_equal(paper.session.as_in_paper().model.prompt("Yes.", voice).style, embedding)

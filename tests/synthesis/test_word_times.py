@@ -180,6 +180,6 @@ def test_a_model_without_aligned_heads_refuses_word_times(toy_bundle, reference)
     toy = load(toy_bundle)
     voice = toy.clone(reference)
     with pytest.raises(ConfigError, match="no word times"):
-        toy.check_word_times(voice)
+        toy.session.check_word_times(voice)
     with pytest.raises(ConfigError, match="no word times"):
         _ = toy.speak("the cat sat", voice).words

@@ -1,6 +1,6 @@
 """Tempo: the same voice, faster or slower, at the same pitch.
 
-Upstream: `synthesis.speech`, `server.encoders`.  Downstream: files, players.
+Upstream: `synthesis.runner`, which alone changes the tempo of speech.  Downstream: files, players.
 FFmpeg's `atempo` filter (waveform similarity overlap-add, LGPL) by way of PyAV, which the extra `formats` installs.
 """
 
@@ -11,11 +11,11 @@ import numpy as np
 from marstts.audio.waveform import Waveform
 from marstts.errors import AudioError, ConfigError, require
 
-MIN_SPEED, MAX_SPEED = 0.8, 1.25
-"""Range for a whole text; beyond it, overlap-add becomes audible. SSML allows 0.5 to 2."""
+MIN_SPEED, MAX_SPEED = 0.25, 4.0
+"""The range of OpenAI's API, of every door. Below 0.8 and above 1.25, overlap-add becomes audible."""
 
-MIN_TEMPO = 0.5
-"""The filter's slowest."""
+MIN_FACTOR = 0.5
+"""The slowest of one filter of FFmpeg; slower tempos take two."""
 
 BLOCK_SAMPLES = 4096
 
@@ -23,11 +23,16 @@ BLOCK_SAMPLES = 4096
 def check_speed(speed: float) -> None:
     """Raise ConfigError for a speed that cannot be had."""
     if not MIN_SPEED <= speed <= MAX_SPEED:
-        raise ConfigError(f"the speed must lie between {MIN_SPEED} and {MAX_SPEED}, but is {speed:g}")
+        raise ConfigError(f"the speed must lie between {MIN_SPEED:g} and {MAX_SPEED:g}, but is {speed:g}")
+
+
+def clamped(speed: float) -> float:
+    """The speed in the range nearest to a product of speeds, such as those of a text and of a passage in it."""
+    return min(max(speed, MIN_SPEED), MAX_SPEED)
 
 
 def change_tempo(waveform: Waveform, speed: float) -> Waveform:
-    """`waveform` spoken `speed` times as fast, 0.5 to 2; 1 returns it as it is. Needs the extra `formats`."""
+    """`waveform` spoken `speed` times as fast, 0.25 to 4; 1 returns it as it is. Needs the extra `formats`."""
     if speed == 1.0 or not len(waveform.samples):
         return waveform
     samples = TempoFilter(speed, waveform.sample_rate).push(waveform.samples, is_last=True)
@@ -46,7 +51,7 @@ class TempoFilter:
         self._num_pushed = 0
         self._graph = self._av.filter.Graph()
         last = self._graph.add_abuffer(format="flt", sample_rate=sample_rate, layout="mono", time_base=None)
-        for factor in (speed,) if speed >= MIN_TEMPO else (MIN_TEMPO, speed / MIN_TEMPO):
+        for factor in (speed,) if speed >= MIN_FACTOR else (MIN_FACTOR, speed / MIN_FACTOR):
             tempo = self._graph.add("atempo", f"{factor:.6f}")
             last.link_to(tempo)
             last = tempo

@@ -57,10 +57,10 @@ def random_voice(synthesizer: Synthesizer) -> Voice:
     rng = np.random.default_rng(0)
     return Voice(
         name="random",
-        embeddings={role: unit_vector(rng, encoder.size) for role, encoder in synthesizer.encoders.items()},
+        embeddings={role: unit_vector(rng, encoder.size) for role, encoder in synthesizer.session.encoders.items()},
         prefix=None,
-        codec=synthesizer.codec.spec.name,
-        encoders=synthesizer.encoder_names,
+        codec=synthesizer.session.codec.spec.name,
+        encoders=synthesizer.session.encoder_names,
         source_sha256="0" * 64,
         consent="random numbers, not a person's voice",
     )

@@ -66,13 +66,13 @@ def measure_tokens(case: Case) -> list[Figures]:
         time_patches(tts, batch, seconds, min(patches, num_patches(tts, WARM_UP_SECONDS)))
         times = [time_patches(tts, batch, seconds, patches) for _ in range(num_runs(case, seconds))]
         first, total = min(times, key=lambda one: one[1])
-        audio = batch * patches / tts.codec.spec.patch_rate
+        audio = batch * patches / tts.session.codec.spec.patch_rate
         rows.append(
             {
                 "batch": batch,
                 "seconds": seconds,
                 "rtf": total / audio,
-                "tokens_per_second": batch * patches * tts.engine.layout.patch_size / total,
+                "tokens_per_second": batch * patches * tts.session.engine.layout.patch_size / total,
                 "first_patch_seconds": first,
             }
         )
@@ -88,27 +88,29 @@ def time_patches(tts: Synthesizer, batch: int, seconds: float, patches: int) -> 
     """Seconds until the first patch and until the last one, for `batch` texts of that length."""
     requests = [fixed_request(tts, sample_prompt(tts, seconds), patches, seed) for seed in range(batch)]
     started = time.perf_counter()
-    running = step(tts.engine, RunningBatch(), requests)
+    running = step(tts.session.engine, RunningBatch(), requests)
     first = time.perf_counter() - started
     while running.active:
-        running = step(tts.engine, running)
+        running = step(tts.session.engine, running)
     assert all(len(row.patches) == patches for row in running.rows)
     return first, time.perf_counter() - started
 
 
 def fixed_request(tts: Synthesizer, prompt: Prompt, patches: int, seed: int) -> Request:
     """A request for exactly this many patches with the default sampling parameters."""
-    return Request(prompt, tts.sampling.top_p, Limits(patches, patches), np.random.default_rng(seed), tts.sampling)
+    return Request(
+        prompt, tts.session.sampling.top_p, Limits(patches, patches), np.random.default_rng(seed), tts.session.sampling
+    )
 
 
 def sample_prompt(tts: Synthesizer, seconds: float) -> Prompt:
     """The prompt of a sample text in a random voice."""
-    return tts.model.prompt(sample_text(seconds), random_voice(tts))
+    return tts.session.model.prompt(sample_text(seconds), random_voice(tts))
 
 
 def num_patches(tts: Synthesizer, seconds: float) -> int:
     """Patches in this many seconds of audio, rounded up."""
-    return max(1, math.ceil(seconds * tts.codec.spec.patch_rate))
+    return max(1, math.ceil(seconds * tts.session.codec.spec.patch_rate))
 
 
 def measure_speech(case: Case) -> list[Figures]:
@@ -122,7 +124,7 @@ def measure_speech(case: Case) -> list[Figures]:
     for seconds in case.lengths:
         speeches = [tts.speak(sample_text(seconds), voice, seed=seed) for seed in range(num_runs(case, seconds))]
         speech = min(speeches, key=lambda one: one.compute_seconds)
-        audio = sum(len(take.codes[0]) for take in speech.takes) / tts.codec.spec.patch_rate
+        audio = sum(len(take.codes[0]) for take in speech.takes) / tts.session.codec.spec.patch_rate
         rows.append({"seconds": seconds, "rtf": speech.compute_seconds / audio, "load_seconds": loading})
     return rows
 
@@ -158,7 +160,7 @@ def run_concurrent(tts: Synthesizer, callers: int, requests: int, seconds: float
         seeds = range(caller * requests, (caller + 1) * requests)
         return [first_audible_seconds(tts.stream(text, voice, seed=seed, scheduler=scheduler)) for seed in seeds]
 
-    with AsyncScheduler(tts.engine, capacity=callers) as scheduler, ThreadPoolExecutor(callers) as pool:
+    with AsyncScheduler(tts.session.engine, capacity=callers) as scheduler, ThreadPoolExecutor(callers) as pool:
         return list(pool.map(call, range(callers)))
 
 

@@ -16,12 +16,12 @@ from marstts import audio
 from marstts.audio.m4b import is_picture, write_m4b
 from marstts.cli import kept_sentences
 from marstts.cli.book_output import report_folder
-from marstts.cli.choices import Choices
 from marstts.cli.spoken_folder import Line, Outcome, read_report, speak_missing
 from marstts.cli.terminal import Progress, progress_of, warn
 from marstts.errors import AudioError, ConfigError, MarsError
 from marstts.io.reading import printable_name
 from marstts.synthesis.model_session import OnTake
+from marstts.synthesis.speaking import Speaking
 from marstts.synthesis.speech import Take
 from marstts.synthesis.synthesizer import Synthesizer
 from marstts.synthesis.words import captions
@@ -65,7 +65,7 @@ def speak_book(
     book: Book,
     chapters: Sequence[Chapter],
     output: Path,
-    choices: Choices,
+    how: Speaking,
     words: str | None = None,
 ) -> Outcome:
     """Speak the chapters that were not spoken before; AudioError where the output cannot be written.
@@ -73,13 +73,13 @@ def speak_book(
     words: a file for the times of words from the beginning of the first of the chapters.
     """
     folder = report_folder(output)
-    lines = number_chapters(book, chapters, synthesizer, choices, SUFFIX if folder == output else LOSSLESS)
+    lines = number_chapters(book, chapters, synthesizer, how, SUFFIX if folder == output else LOSSLESS)
 
     def speak(missing: list[Line]) -> Iterator[dict[str, Any]]:
         with progress_of("speaking", "sentences") as progress:
             bar = SentenceBar(progress, missing)
             for line in missing:
-                yield speak_chapter(synthesizer, book, line, folder, choices, bar.begin(line))
+                yield speak_chapter(synthesizer, book, line, folder, how, bar.begin(line))
                 kept_sentences.forget(folder / line.file, also_list=False)  # its entry is in the report
 
     others = [chapter.number for chapter in book]
@@ -94,13 +94,13 @@ def speak_book(
         about = {"description": book.description, "date": book.date}
         write_m4b(output, files, title=book.title, author=book.author, cover=cover, **about)
     if words is not None:
-        found, seconds = words_of(lines, folder, synthesizer, choices)
+        found, seconds = words_of(lines, folder, synthesizer, how)
         captions.write_captions(found, words, seconds=seconds)
     return outcome
 
 
 def number_chapters(
-    book: Book, chapters: Sequence[Chapter], synthesizer: Synthesizer, choices: Choices, suffix: str
+    book: Book, chapters: Sequence[Chapter], synthesizer: Synthesizer, how: Speaking, suffix: str
 ) -> list[Line]:
     """The chapters as lines of a report, each with the name of its file."""
     digits = max(2, len(str(len(book.chapters))))
@@ -109,7 +109,7 @@ def number_chapters(
             chapter.number,
             chapter.spoken,
             f"{chapter.number:0{digits}d}{name_of(chapter.title)}{suffix}",
-            choices.fingerprint(synthesizer, chapter.spoken, book.title, book.author),
+            how.fingerprint(synthesizer.session, chapter.spoken, book.title, book.author),
             "chapter",
         )
         for chapter in chapters
@@ -125,14 +125,14 @@ def name_of(title: str) -> str:
 
 
 def speak_chapter(
-    synthesizer: Synthesizer, book: Book, line: Line, folder: Path, choices: Choices, on_take: OnTake | None
+    synthesizer: Synthesizer, book: Book, line: Line, folder: Path, how: Speaking, on_take: OnTake | None
 ) -> dict[str, Any]:
     """Speak one chapter into its file: its entry in the report, with an error where it has no words to speak."""
     shown, path = line.text[:80], folder / line.file
     title = book.chapters[line.number - 1].title
     tags = audio.Tags(title=title, artist=book.author, album=book.title, track=line.number, date=book.date)
     try:
-        made = kept_sentences.speak_kept(synthesizer, line.text, choices, path, on_take=on_take)
+        made = kept_sentences.speak_kept(synthesizer, line.text, how, path, on_take=on_take)
         kept_sentences.finish(path, tags)
     except AudioError:
         raise
@@ -141,13 +141,11 @@ def speak_chapter(
     return line.spoken(made.report(), shown)
 
 
-def words_of(
-    lines: Sequence[Line], folder: Path, synthesizer: Synthesizer, choices: Choices
-) -> tuple[list[Word], float]:
+def words_of(lines: Sequence[Line], folder: Path, synthesizer: Synthesizer, how: Speaking) -> tuple[list[Word], float]:
     """The words of the chapters with times that run over all of them, and the seconds of all."""
     entries, found, seconds = read_report(folder), list[Word](), 0.0
     for line in lines:
-        rows = kept_sentences.read_list(folder / line.file, choices.fingerprint(synthesizer, line.text))
+        rows = kept_sentences.read_list(folder / line.file, how.fingerprint(synthesizer.session, line.text))
         if not rows:
             path = printable_name(folder / line.file)
             raise AudioError(f"{path}: the times of its words are lost; remove the file, and it is spoken again")

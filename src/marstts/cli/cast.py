@@ -9,15 +9,15 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
-from dataclasses import fields
 from html import unescape
 from pathlib import Path
 
-from marstts.errors import ConfigError, VoiceError, did_you_mean
+from marstts.errors import ConfigError, VoiceError
 from marstts.io.reading import printable_name, printable_text, read_text
 from marstts.synthesis.clone.packaged import packaged_name, packaged_names
 from marstts.synthesis.clone.voice_folder import folded, own_voices
-from marstts.synthesis.clone.voices import open_voice, voices_in
+from marstts.synthesis.clone.voices import voices_in
+from marstts.synthesis.speaking import pauses_of
 from marstts.synthesis.synthesizer import Synthesizer
 from marstts.text.segments import VOICE_MARK, Pauses
 from marstts.voice import Voice
@@ -68,7 +68,7 @@ def open_cast(synthesizer: Synthesizer, cast: Path | None, folder: Path | None) 
     """The voices of a folder and of a cast file, by name; an error names the line's voice that cannot be opened."""
     voices = {} if folder is None else voices_in(folder)
     for name, voice in ({} if cast is None else read_cast(cast)).items():
-        voices[name] = open_voice(synthesizer, voice)
+        voices[name] = synthesizer.open_voice(voice)
     return voices
 
 
@@ -80,7 +80,7 @@ def add_dialogue(synthesizer: Synthesizer, voices: dict[str, Voice], dialogue: s
         return dialogue
     if (known := next((name for name in voices if name.casefold() == dialogue.casefold()), None)) is not None:
         return known
-    voices[dialogue] = open_voice(synthesizer, dialogue)
+    voices[dialogue] = synthesizer.open_voice(dialogue)
     return dialogue
 
 
@@ -98,15 +98,11 @@ def add_own_voices(voices: dict[str, Voice], texts: Iterable[str]) -> None:
 
 def read_pauses(stated: str | None) -> Pauses:
     """Pauses such as "paragraph=1,scene=3"; ConfigError for other names or values."""
-    known, chosen = [field.name for field in fields(Pauses)], {}
+    chosen = {}
     for each in [] if stated is None else stated.split(","):
         name, _, seconds = (part.strip() for part in each.partition("="))
-        if name not in known:
-            raise ConfigError(
-                f"--pauses {stated}: expected {', '.join(known)}, each as NAME=SECONDS{did_you_mean(name, known)}"
-            )
         try:
             chosen[name] = float(seconds)
         except ValueError as error:
             raise ConfigError(f"--pauses {stated}: expected seconds after {name}=, but came {seconds!r}") from error
-    return Pauses(**chosen)
+    return pauses_of(chosen, f"--pauses {stated}")

@@ -1,6 +1,6 @@
 """Sentences that are kept: what was spoken of a long text outlives its process, and the next run goes on after it.
 
-Upstream: `speak`, `book`.  Downstream: `Synthesizer.speak_in_order`, `audio.writer`.
+Upstream: `speak`, `book`.  Downstream: `Synthesizer.stream`, `audio.writer`.
 While `long.mp3` is spoken, `long.partial.wav` grows beside it sentence by sentence, and `.long.sentences.jsonl` says
 what it holds. The audio is encoded once, when the last sentence is done.
 """
@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from marstts.audio.writer import HEADER_BYTES, Tags, encode_file, open_kept_wav
-from marstts.cli.choices import Choices
 from marstts.cli.streaming import StreamReport
 from marstts.cli.terminal import messages
 from marstts.errors import AudioError
@@ -23,6 +22,7 @@ from marstts.io.files import partial_path
 from marstts.io.jsonl import Torn, open_appender, scan_rows, write_rows
 from marstts.io.reading import os_errors, printable_name
 from marstts.synthesis.model_session import OnTake
+from marstts.synthesis.speaking import Speaking
 from marstts.synthesis.speech import Chunk
 from marstts.synthesis.synthesizer import Synthesizer
 from marstts.synthesis.words.word_times import Word
@@ -42,23 +42,23 @@ def list_of_sentences(path: Path) -> Path:
 
 
 def speak_kept(
-    synthesizer: Synthesizer, text: str, choices: Choices, path: Path, *, on_take: OnTake | None = None
+    synthesizer: Synthesizer, text: str, how: Speaking, path: Path, *, on_take: OnTake | None = None
 ) -> StreamReport:
     """Speak what is missing of `text` into `partial_wav(path)`; the report of all of it.
 
     It is without words, which only `list_of_sentences(path)` has: a long text has many.
 
-    Raises the errors of `Synthesizer.speak_in_order`, and AudioError where a file cannot be written.
+    Raises the errors of `Synthesizer.stream`, and AudioError where a file cannot be written.
     """
     started = time.perf_counter()
-    fingerprint, rate = choices.fingerprint(synthesizer, text), synthesizer.codec.spec.sample_rate
+    fingerprint, rate = how.fingerprint(synthesizer.session, text), synthesizer.session.codec.spec.sample_rate
     listed = list_of_sentences(path)
     if listed.is_symlink():
         raise AudioError(f"{printable_name(listed)}: expected no link, whose target would be overwritten")
-    rows = read_kept(path, fingerprint) if choices.can_go_on else []
+    rows = read_kept(path, fingerprint) if how.can_go_on else []
     num_samples = rows[-1]["samples"] if rows else 0
     num_kept, offset, first_audio = len(rows), num_samples / rate, 0.0
-    chunks = choices.chunks(synthesizer, text, start=num_kept, on_take=on_take)
+    chunks = synthesizer.stream(text, how, sentences=True, start=num_kept, on_take=on_take)
     try:
         with closing(chunks), open_kept_wav(partial_wav(path), rate, num_samples) as write:
             write_rows(listed, [{"fingerprint": fingerprint}, *rows], kind=AudioError)
@@ -79,8 +79,8 @@ def speak_kept(
     return StreamReport(
         seconds=num_samples / rate,
         takes=tuple(row["take"] for row in rows),
-        model=synthesizer.name,
-        seed=choices.seed,
+        model=synthesizer.session.name,
+        seed=how.seed,
         compute_seconds=time.perf_counter() - started,
         first_audio_seconds=first_audio,
         warnings=(*warnings, *flaws),

@@ -1,6 +1,6 @@
-"""Inputs of `marstts speak`: which text, which voice, and which options exclude each other.
+"""Inputs of `marstts speak`: which text, and which voice.
 
-Upstream: `speak`.  Downstream: `synthesis.clone.voices`.
+Upstream: `speak`.  Downstream: `Synthesizer.open_voice`, `Synthesizer.clone`.
 """
 
 from __future__ import annotations
@@ -10,15 +10,13 @@ import shlex
 import sys
 from pathlib import Path
 
-from marstts.audio.tempo import check_speed
 from marstts.cli import book
 from marstts.cli.book_output import is_book_output
 from marstts.cli.terminal import print_prefix, printed_warnings, warn
 from marstts.errors import ConfigError, TextError
 from marstts.io.reading import decode_text, printable_name, read_text
-from marstts.synthesis.clone.voices import open_voice
+from marstts.synthesis.clone.packaged import VOICE_SUFFIX
 from marstts.synthesis.synthesizer import Synthesizer
-from marstts.synthesis.words import captions
 from marstts.text.books import book as books
 from marstts.text.books import epub
 from marstts.text.books.epub import Notes
@@ -40,7 +38,8 @@ def choose_text(text: str | None, file: str | None, notes: Notes = Notes.IN_PLAC
         raise ConfigError("give the text either as TEXT or with --file, not both")
     is_file = file is not None and file != STANDARD_INPUT
     if chapters is not None and not is_file:
-        raise ConfigError("--chapters goes with the --file of a book")
+        book_of_words = books.book_of_text(choose_text(text, file), "the text")
+        return "\n\n".join(chapter.spoken for chapter in book.choose_chapters(book_of_words, chapters))
     if text is None and file is None:
         if sys.stdin.isatty() or not (content := read_standard_input()):
             raise ConfigError("there is no text: give it as TEXT, with --file FILE, or through a pipe")
@@ -104,42 +103,28 @@ def _read_book(file: str, notes: Notes) -> books.Book:
     return found
 
 
-def check_options(
-    *,
-    reference: str | None,
-    transcript: str | None,
-    voice: str | None,
-    file: str | None,
-    stream: bool,
-    batch: int | None,
-    words: str | None = None,
-    speed: float = 1.0,
-) -> None:
-    """Raise ConfigError where options exclude each other."""
-    if words is not None:
-        captions.check_captions(words)
-        if batch is not None:
-            raise ConfigError("--words goes with one text; it does not go with --batch")
+def is_recording(voice: str) -> bool:
+    """Whether a voice is a file of audio rather than a name or a voice file."""
+    return Path(voice).suffix != VOICE_SUFFIX and is_file_name(voice)
+
+
+def check_voice(reference: str | None, transcript: str | None, voice: str | None) -> None:
+    """Raise ConfigError for two voices, and for a transcript of what is no recording."""
     if reference is not None and voice is not None:
         raise ConfigError("give the voice either with --reference or with --voice, not both")
-    if transcript is not None and reference is None:
-        raise ConfigError("--transcript belongs to --reference; a voice file holds its own transcript")
-    if stream and batch is not None:
-        raise ConfigError("give either --stream, which sends one text while it is generated, or --batch, for many")
-    if batch is not None and file is None:
-        raise ConfigError("--batch speaks the lines of a text file: give it with --file")
-    check_speed(speed)
-    if speed != 1.0 and (stream or batch is not None):
-        raise ConfigError("--speed goes with one text; it does not go with --stream or --batch")
+    if transcript is not None and reference is None and (voice is None or not is_recording(voice)):
+        raise ConfigError("--transcript belongs to a recording; a voice holds its own transcript")
 
 
 def choose_voice(
     synthesizer: Synthesizer, reference: str | None, transcript: str | None, voice: Voice | str | None
 ) -> Voice:
     """Clone the recording, or open the voice; without either, the default voice."""
+    if reference is None and transcript is not None and isinstance(voice, str):
+        reference = voice
     with printed_warnings():
         if reference is None:
-            return open_voice(synthesizer, voice)
+            return synthesizer.open_voice(voice)
         cloned = synthesizer.clone(Path(reference), transcript, keep_reference=False)  # it is not saved
-    print_prefix(cloned, synthesizer.codec.spec.patch_rate)
+    print_prefix(cloned, synthesizer.session.codec.spec.patch_rate)
     return cloned

@@ -20,7 +20,8 @@ Text = Annotated[
 ]
 Reference = Annotated[str | None, typer.Option(metavar="FILE", help="A recording of the voice to clone.")]
 Transcript = Annotated[
-    str | None, typer.Option(metavar="TEXT", help="The words of the recording: makes the clone deep.")
+    str | None,
+    typer.Option(metavar="TEXT", help="The words of the recording of --reference or --voice: makes the clone deep."),
 ]
 VoiceName = Annotated[
     str | None,
@@ -28,6 +29,10 @@ VoiceName = Annotated[
         metavar="NAME_OR_FILE",
         help="A voice of `marstts voice list` or --voices, a voice file, or a recording.",
     ),
+]
+StyleOf = Annotated[
+    str | None,
+    typer.Option(metavar="NAME_OR_FILE", help="Speak in the style of this recording or voice, as the same speaker."),
 ]
 Voices = Annotated[
     Path | None,
@@ -79,19 +84,26 @@ Output = Annotated[
 ]
 Words = Annotated[
     str | None,
-    typer.Option(metavar="FILE", help="Write when each word is said: .json, .srt, .vtt or .TextGrid."),
+    typer.Option(
+        metavar="FILE",
+        help="Write when each word is said: .json, .srt, .vtt or .TextGrid; with --batch, beside each file.",
+    ),
 ]
 Stream = Annotated[
     bool, typer.Option("--stream", help="Send audio while it is generated; --output - is raw 16-bit PCM then.")
 ]
 Batch = Annotated[
     int | None,
-    typer.Option(min=1, metavar="N", help="Speak every line of --file into a separate file, N at a time."),
+    typer.Option(min=1, metavar="N", help="Speak every line of the text into a separate file, N at a time."),
 ]
 Seed = Annotated[int, typer.Option(min=0, help="Random seed; another one gives another reading.")]
 Speed = Annotated[
     float,
-    typer.Option(help="Tempo, 0.8 to 1.25 times the usual, at the same pitch (extra `formats`)."),
+    typer.Option(help="Tempo, 0.25 to 4 times the usual, at the same pitch (extra `formats`)."),
+]
+Seconds = Annotated[
+    float | None,
+    typer.Option(metavar="SECONDS", help="Fit the speech to this length, by the model's pace and the tempo."),
 ]
 TopP = Annotated[float | None, typer.Option(help="Nucleus of the first attempt, 0 to 1 (default: the model's).")]
 Continuation = Annotated[

@@ -1,4 +1,4 @@
-"""`marstts voice`: create, list, inspect, rename and delete voices.
+"""`marstts voice`: create, mix, list, inspect, rename and delete voices.
 
 Upstream: the shell.  Downstream: `synthesis.clone`, voice files; `synthesis.clone.voice_folder` has the user's own.
 """
@@ -18,12 +18,12 @@ from marstts.synthesis.clone.packaged import packaged_names, voice_table
 from marstts.synthesis.clone.voice_folder import KeptVoice, own_voices
 from marstts.synthesis.clone.voices import find_voice
 from marstts.synthesis.loading import load
-from marstts.voice import Voice
+from marstts.voice import Voice, mix_voices
 
 MAX_CONSENT = 60
 """Characters of a consent note in a list."""
 
-app = typer.Typer(help="Create, list, inspect, rename and delete voices.", no_args_is_help=True)
+app = typer.Typer(help="Create, mix, list, inspect, rename and delete voices.", no_args_is_help=True)
 
 
 @app.command()
@@ -55,20 +55,63 @@ def create(
 ) -> None:
     """Clone the voice of one or more recordings and keep it, so that --voice NAME speaks in it everywhere."""
     check_utf8(name=name, transcript=transcript, consent=consent)
-    if output is None:
-        own_voices().check_free(name)
-    elif not Path(output).parent.is_dir():
-        raise VoiceError(f"{printable_name(output)}: there is no folder {printable_name(Path(output).parent)}")
+    check_new(name, output)
     check_not_read([output], *references)
     with printed_warnings():
         synthesizer = load(model)
         voice = synthesizer.clone([*references], transcript, name=name, consent=consent, keep_reference=keep_reference)
-    print_prefix(voice, synthesizer.codec.spec.patch_rate)
+    print_prefix(voice, synthesizer.session.codec.spec.patch_rate)
+    keep(voice, output)
+
+
+@app.command()
+def mix(
+    parts: Annotated[
+        list[str],
+        typer.Argument(metavar="VOICE:WEIGHT...", help="Voices by name or file, each with its share, such as ada:0.6."),
+    ],
+    name: Annotated[str, typer.Option(help="The new voice's name.")],
+    output: Annotated[
+        str | None,
+        typer.Option(metavar="NAME.voice", help="A file to write, instead of keeping the voice with your own."),
+    ] = None,
+    model: Annotated[str, typer.Option(metavar="NAME_OR_FOLDER", help="The model the voices are for.")] = "mini",
+) -> None:
+    """Mix voices into a new one, which is between them."""
+    check_utf8(name=name)
+    check_new(name, output)
+    shares = [read_share(part) for part in parts]
+    check_not_read([output], *(voice for voice, _ in shares))
+    with printed_warnings():
+        synthesizer = load(model)
+        voice = mix_voices([(synthesizer.open_voice(each), weight) for each, weight in shares], name)
+    keep(voice, output)
+
+
+def read_share(part: str) -> tuple[str, float]:
+    """A voice and its share, of `VOICE:WEIGHT`; without a weight, 1."""
+    voice, _, weight = part.rpartition(":")
+    try:
+        return voice, float(weight)
+    except ValueError:
+        return part, 1.0
+
+
+def check_new(name: str, output: str | None) -> None:
+    """Raise VoiceError where a voice cannot be kept under its name or written."""
+    if output is None:
+        own_voices().check_free(name)
+    elif not Path(output).parent.is_dir():
+        raise VoiceError(f"{printable_name(output)}: there is no folder {printable_name(Path(output).parent)}")
+
+
+def keep(voice: Voice, output: str | None) -> None:
+    """Keep a voice with the user's own, or write it, and say what it is."""
     if output is None:
         own_voices().add(voice)
     else:
         voice.save(Path(output))
-    say(f"{printable_name(output or name)}: {describe_depth(voice)}")
+    say(f"{printable_name(output or voice.name)}: {describe_depth(voice)}")
 
 
 @app.command("list")

@@ -31,6 +31,7 @@ from marstts.metrics.recognition import Recognizer, character_edits, open_recogn
 from marstts.metrics.testset import take_seed
 from marstts.metrics.words import plain_words
 from marstts.speaker.base import cosine
+from marstts.synthesis.model_session import ModelSession
 from marstts.synthesis.synthesizer import Synthesizer
 from marstts.training.mars6.take_validation import StepScores
 from marstts.voice import Voice
@@ -89,12 +90,13 @@ class HeldOutEvaluator:
     def __call__(self, model: nn.Module, step: int, seed: int = 0) -> StepScores:
         """Speak the held-out sentences with a model and score them."""
         speech_model = models.open_in_memory(model, self.bundle)
-        synthesizer = Synthesizer(
+        session = ModelSession(
             name=self.bundle.name,
             model=speech_model,
             codec=self.bundle.codec,
             encoders={**self.bundle.voice_encoders, **models.model_encoders(speech_model, self.bundle.codec)},
         )
+        synthesizer = Synthesizer(session)
         chosen = list(islice(cycle(self.held_out), self.takes))
         logger.info("step %d: %d takes of held-out sentences are spoken and measured", step, len(chosen))
         seeds = [take_seed(seed, str(number)) for number in range(len(chosen))]

@@ -6,7 +6,7 @@ Upstream: `cli.evaluate`, `cli.report`, the listening test.  Downstream: `system
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from marstts.bundle import BUNDLE_FILE, PACKAGED_MODELS, PUBLISHED, check_revision, packaged_models
@@ -31,6 +31,7 @@ from marstts.generation.engine import EngineKind
 from marstts.io.reading import printable_name
 from marstts.metrics.testset import Trial, model_digest
 from marstts.synthesis import loading
+from marstts.synthesis.speaking import Speaking
 from marstts.synthesis.synthesizer import Synthesizer
 
 DEFAULT_BASELINES = (GROUND_TRUTH, CODEC_RESYNTHESIS, EspeakNg.name)
@@ -163,7 +164,7 @@ def find_clones(
 ) -> list[System]:
     """The clones of a model, or of an ablation of it."""
     if options.paper:
-        synthesizer, version = synthesizer.as_in_paper(), f"{version} as in the paper"
+        synthesizer, version = replace(synthesizer, usual=Speaking(paper=True)), f"{version} as in the paper"
     if variant:
         synthesizer = ablate(synthesizer, Variant(variant))
         name, version = f"{name}@{variant}", f"{version} {variant}"

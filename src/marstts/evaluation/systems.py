@@ -118,13 +118,14 @@ class Variant(str, Enum):
 
 def ablate(synthesizer: Synthesizer, variant: Variant) -> Synthesizer:
     """The synthesizer without the part that the variant names; DataError where it has no such part."""
-    model: Any = synthesizer.model
+    session = synthesizer.session
+    model: Any = session.model
     if variant is Variant.NO_RAS:
         sampling = model.sampling.model_copy(update={"ras_max_ratio": 1.0})
-        return replace(synthesizer, model=replace(model, sampling=sampling))
+        return replace(synthesizer, session=replace(session, model=replace(model, sampling=sampling)))
     if not hasattr(model, "quality_prefix_hz"):
-        raise DataError(f"{synthesizer.name}: models of architecture {model.architecture} have no quality prefix")
-    return replace(synthesizer, model=replace(model, quality_prefix_hz=None))
+        raise DataError(f"{session.name}: models of architecture {model.architecture} have no quality prefix")
+    return replace(synthesizer, session=replace(session, model=replace(model, quality_prefix_hz=None)))
 
 
 class Model:
@@ -134,7 +135,7 @@ class Model:
 
     def __init__(self, synthesizer: Synthesizer, name: str, version: str, *, clone: Clone, seed: int) -> None:
         self.name = f"{name} ({clone.value})"
-        self.model = synthesizer.label
+        self.model = synthesizer.session.label
         self.version = f"{version} {clone.value} seed {seed}"
         self._synthesizer = synthesizer
         self._clone = clone

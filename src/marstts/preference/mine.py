@@ -305,8 +305,8 @@ def clone_any(synthesizer: Synthesizer, reference: Path | Waveform, transcript: 
     return clone(
         reference,
         transcript,
-        codec=synthesizer.codec,
-        encoders=synthesizer.encoders,
+        codec=synthesizer.session.codec,
+        encoders=synthesizer.session.encoders,
         keep_reference=False,
         min_speech_ratio=0.0,
     )
@@ -319,15 +319,15 @@ class CycleGenerator:
         self, synthesizer: Synthesizer, *, cycle: bool = True, deep_clone: bool = False, top_p: float | None = None
     ) -> None:
         self.synthesizer, self.cycle, self.deep_clone = synthesizer, cycle, deep_clone
-        self.top_p = synthesizer.sampling.top_p if top_p is None else top_p
+        self.top_p = synthesizer.session.sampling.top_p if top_p is None else top_p
 
     def write(self, plans: Sequence[PlannedTake], path: Path) -> None:
         """Generate planned takes and write their shard."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ReferenceWarning)  # of corpus recordings: too many to read
             takes = self.generate_cycles(plans)
-        sizes = {role: encoder.size for role, encoder in self.synthesizer.encoders.items()}
-        write_takes(takes, path, self.synthesizer.codec.spec.patch_layout, sizes)
+        sizes = {role: encoder.size for role, encoder in self.synthesizer.session.encoders.items()}
+        write_takes(takes, path, self.synthesizer.session.codec.spec.patch_layout, sizes)
 
     def generate_cycles(self, plans: Sequence[PlannedTake]) -> list[MinedTake]:
         """Both halves of every cycle, or the first alone; errors are kept in the take."""
@@ -356,7 +356,7 @@ class CycleGenerator:
     def encode_ground_truth(self, plan: PlannedTake, errors: dict[str, str]) -> Codes:
         """The codes of the recording, none where it cannot be read."""
         try:
-            return self.synthesizer.codec.encode(audio.read(plan.audio))
+            return self.synthesizer.session.codec.encode(audio.read(plan.audio))
         except MarsError as error:
             errors[plan.id] = str(error)
             return self.no_codes()
@@ -378,14 +378,14 @@ class CycleGenerator:
     ) -> Voice | None:
         """The voice of the output of the first half, which was generated in `voice`."""
         assert voice is not None, "nothing is generated without a voice"
-        return self.clone(plan, self.synthesizer.decode(half.codes, voice), plan.text, errors)
+        return self.clone(plan, self.synthesizer.session.decode(half.codes, voice), plan.text, errors)
 
     def generate_half(self, half: Half, voices: Mapping[PlannedTake, Voice | None]) -> dict[str, GeneratedHalf]:
         """One half of every cycle that has a voice, in one batch."""
         ready = [(plan, voice) for plan, voice in voices.items() if voice is not None]
         if not ready:
             return {}
-        model, rate = self.synthesizer.model, self.synthesizer.codec.spec.patch_rate
+        model, rate = self.synthesizer.session.model, self.synthesizer.session.codec.spec.patch_rate
         texts = [plan.text if half is Half.FORWARD else plan.transcript for plan, _ in ready]
         rngs = [np.random.default_rng((plan.seed, half is Half.CYCLE)) for plan, _ in ready]
         prompts = [model.prompt(text, voice) for text, (_, voice) in zip(texts, ready, strict=True)]
@@ -393,7 +393,7 @@ class CycleGenerator:
             model.engine,
             prompts,
             top_p=[self.top_p] * len(ready),
-            limits=[self.synthesizer.backoff.limits(text, rate) for text in texts],
+            limits=[self.synthesizer.session.backoff.limits(text, rate) for text in texts],
             rngs=rngs,
             sampling=model.sampling,
         )
@@ -409,4 +409,4 @@ class CycleGenerator:
 
     def no_codes(self) -> Codes:
         """Codes of no patches."""
-        return tuple(np.zeros(0, np.int64) for _ in self.synthesizer.codec.spec.patch_layout)
+        return tuple(np.zeros(0, np.int64) for _ in self.synthesizer.session.codec.spec.patch_layout)

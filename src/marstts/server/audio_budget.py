@@ -6,10 +6,15 @@ A pause costs a dozen characters and no computation, so the number of characters
 
 from __future__ import annotations
 
+from marstts.audio.tempo import clamped
 from marstts.server.api_errors import ApiError
+from marstts.synthesis.speaking import Speaking
 from marstts.synthesis.speech import pause_after
 from marstts.synthesis.synthesizer import Synthesizer
-from marstts.text.reading import read_text
+from marstts.synthesis.words.written_forms import lead_of
+from marstts.text.lexicon import Lexicon
+from marstts.text.reading import USUAL_PAUSES, Manner, read_text
+from marstts.text.segments import Segment
 
 PLAIN_CHARACTERS = 300
 """Shorter texts without brackets are not measured: none of them takes more than some minutes at the lowest speed."""
@@ -35,18 +40,22 @@ class AudioBudget:
         self._left -= seconds
 
 
-def needs_reading(text: str) -> bool:
+def needs_reading(text: str, how: Speaking) -> bool:
     """Whether a text may hold pauses, or is long."""
-    return len(text) > PLAIN_CHARACTERS or "[" in text or "<" in text
+    return len(text) > PLAIN_CHARACTERS or "[" in text or "<" in text or how.pauses != USUAL_PAUSES
 
 
-def measure_text(synthesizer: Synthesizer, text: str) -> float:
-    """Return the seconds of audio that a text takes at speed 1, roughly: its words as they are spoken, and its pauses.
+def measure_text(synthesizer: Synthesizer, text: str, how: Speaking) -> float:
+    """Return the seconds of audio that a text takes, roughly: its words as they are spoken, and its pauses.
 
     Raises TextError where SSML is malformed.
     """
-    backoff = synthesizer.backoff
-    return sum(
-        (pause_after(segment.text) + backoff.usual(segment.text) + segment.pause_seconds) / min(segment.rate, 1.0)
-        for segment in read_text(text, synthesizer.lexicon).segments
-    )
+    manner = Manner(lexicon=how.lexicon or Lexicon(), pauses=how.pauses)
+    segments = read_text(text, manner=manner).segments
+    return how.pauses.end + sum(seconds_of(synthesizer, segment, how) for segment in segments)
+
+
+def seconds_of(synthesizer: Synthesizer, segment: Segment, how: Speaking) -> float:
+    """Return the seconds of audio that one sentence takes, roughly, with the pauses around it."""
+    pauses = lead_of(segment) + max(pause_after(segment.text) + segment.pause_seconds, 0.0)
+    return pauses + synthesizer.session.backoff.usual(segment.text) / clamped(min(segment.rate, 1.0) * how.speed)

@@ -19,7 +19,6 @@ import soundfile
 import soxr
 from numpy.typing import NDArray
 
-from marstts.audio.tempo import TempoFilter
 from marstts.audio.writer import format_of
 from marstts.errors import require
 
@@ -197,12 +196,11 @@ def to_pcm16(samples: Samples) -> bytes:
 
 
 class EncodedStream:
-    """A resampler, a filter for the speed and an encoder, one after another."""
+    """A resampler and an encoder, one after another."""
 
-    def __init__(self, audio_format: AudioFormat, sample_rate: int, speed: float, *, whole: bool) -> None:
+    def __init__(self, audio_format: AudioFormat, sample_rate: int, *, whole: bool) -> None:
         same = sample_rate == API_RATE
         self._resampler = None if same else soxr.ResampleStream(sample_rate, API_RATE, 1, dtype="float32")
-        self._tempo = None if speed == 1.0 else TempoFilter(speed, API_RATE)
         self._encoder = open_encoder(audio_format, whole=whole)
 
     def push(self, samples: Samples) -> bytes:
@@ -212,8 +210,6 @@ class EncodedStream:
     def _push(self, samples: Samples, *, is_last: bool = False) -> bytes:
         if self._resampler is not None:
             samples = self._resampler.resample_chunk(samples, last=is_last)
-        if self._tempo is not None:
-            samples = self._tempo.push(np.clip(samples, -1.0, 1.0), is_last=is_last)
         return self._encoder.push(samples) if len(samples) else b""
 
     def finish(self) -> bytes:

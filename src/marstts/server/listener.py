@@ -102,6 +102,13 @@ class Listener:
         self._sent_seconds += seconds
         return dry_seconds
 
+    def resume(self) -> None:
+        """Note that more text has come: a buffer that ran empty meanwhile is as one that never had audio."""
+        if self._playing_since is not None and self.dry_at < self._clock():
+            self._playing_since, self._sent_seconds = None, 0.0
+        if self._playing_since is None:
+            self._due = self._clock() + FIRST_AUDIO_SECONDS
+
     def held(self, seconds: float) -> None:
         """Note that the client did not take what was made for so long: it has that much more to play."""
         if self._playing_since is not None:

@@ -22,20 +22,30 @@ from mcp.types import INVALID_REQUEST, PARSE_ERROR, AudioContent, ErrorData, JSO
 from pydantic import Field, ValidationError
 
 import marstts
-from marstts.errors import AudioError
+from marstts.audio.tempo import MAX_SPEED, MIN_SPEED
+from marstts.errors import AudioError, ConfigError
 from marstts.io.reading import describe_os_error, printable_name, read_regular_file
 from marstts.server.api_errors import as_api_error, validation_error
 from marstts.server.callers import ADMINISTRATOR
 from marstts.server.encoders import AudioFormat
-from marstts.server.schemas import SpeechBody
+from marstts.server.schemas import SETTINGS, SpeechBody
 from marstts.server.service import SpeechService
 from marstts.server.settings import ServeLimits
 
 INSTRUCTIONS = "Speaks English text in packaged and cloned voices. Clone a voice only with its speaker's consent."
 SUFFIXES = ", ".join(f".{audio_format.value}" for audio_format in AudioFormat)
 
+Speed = Annotated[float, Field(ge=MIN_SPEED, le=MAX_SPEED, description="1 is the usual speed.")]
 VoiceName = Annotated[str, Field(description="Name of a voice; list_voices has all.")]
-Speed = Annotated[float, Field(ge=0.25, le=4.0, description="1 is the usual speed.")]
+Settings = Annotated[
+    dict[str, Any] | None,
+    Field(
+        description="How it is spoken: seed, seconds (the length it is fitted to), dialogue (voice of what stands in "
+        "quotation marks), style_of (a voice whose style is used), voices (names in the text, each with a voice), "
+        "pauses (seconds after sentence, heading, paragraph, scene, end), lexicon (words with their pronunciations), "
+        "top_p, continuation, paper."
+    ),
+]
 OutputFile = Annotated[
     str, Field(description=f"Path of a new file for the audio ({SUFFIXES}); without it, the audio is in the answer.")
 ]
@@ -123,13 +133,18 @@ def mcp_server(service: SpeechService) -> MCPServer:
 
     @server.tool(structured_output=False)
     async def speak(
-        text: str, voice: VoiceName = "alloy", speed: Speed = 1.0, file: OutputFile = ""
+        text: str, voice: VoiceName = "alloy", speed: Speed = 1.0, file: OutputFile = "", settings: Settings = None
     ) -> list[AudioContent | TextContent]:
         """Speak a text."""
         with tool_errors():
             path = path_of(file)
             audio_format = format_of(path) if file else AudioFormat.MP3
-            fields = {"input": text, "voice": voice, "speed": speed, "response_format": audio_format, "stream": False}
+            settings = settings or {}
+            odd = [name for name in settings if name not in SETTINGS]
+            if odd:
+                raise ConfigError(f"settings: expected {', '.join(sorted(SETTINGS))}, but came {odd[0][:80]!r}")
+            fields = {"speed": speed, **settings, "input": text, "voice": voice, "response_format": audio_format}
+            fields["stream"] = False
             run = service.speak(SpeechBody.model_validate(fields), ADMINISTRATOR)
             pieces = [piece async for piece in run.all_pieces()]
             content = b"".join(piece.content for piece in pieces)

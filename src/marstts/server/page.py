@@ -212,7 +212,7 @@ def mp3_of(pcm: bytes) -> bytes:
     if not pcm or len(pcm) % 2:
         raise ApiError(400, "samples: expected 16-bit samples, at least one.", param="samples")
     samples = np.frombuffer(pcm, "<i2").astype(np.float32) / np.float32(32767.0)
-    stream = EncodedStream(AudioFormat.MP3, API_RATE, 1.0, whole=find_spec("av") is None)
+    stream = EncodedStream(AudioFormat.MP3, API_RATE, whole=find_spec("av") is None)
     return stream.push(samples) + stream.finish()
 
 
@@ -222,5 +222,5 @@ def recording_has_words(synthesizer: Synthesizer, recording: bytes, transcript: 
     words = read_transcript(transcript, source)
     waveform = audio.read(io.BytesIO(recording), max_seconds=max_seconds)
     voice = synthesizer.clone(waveform, keep_reference=False)
-    prepared = first_seconds(prepare(waveform, synthesizer.codec.spec.sample_rate, source))
-    return transcript_fits(prepared, words, voice, synthesizer.model, synthesizer.codec)
+    prepared = first_seconds(prepare(waveform, synthesizer.session.codec.spec.sample_rate, source))
+    return transcript_fits(prepared, words, voice, synthesizer.session.model, synthesizer.session.codec)

@@ -6,6 +6,7 @@ Upstream: clients.  Downstream: the endpoints.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from enum import Enum
 from typing import Any, TypeVar
 
@@ -13,12 +14,19 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from starlette.requests import Request
 from starlette.responses import Response
 
+from marstts.audio.tempo import MAX_SPEED, MIN_SPEED
 from marstts.server.api_errors import JSON, ApiError, validation_error
 from marstts.server.encoders import AudioFormat
+from marstts.synthesis.speaking import Settings, Speaking, pauses_of
+from marstts.synthesis.speech import Continuation
+from marstts.text.lexicon import Lexicon, lexicon_of
+from marstts.voice import Voice
 
 Body = TypeVar("Body", bound=BaseModel)
 
 NAME_CHARACTERS = 200
+MAX_CAST, MAX_WORDS = 100, 1000
+"""Names of voices, and words with pronunciations, of one request."""
 MAX_SEED = 2**32 - 1
 
 
@@ -51,8 +59,11 @@ class SpeechBody(BaseModel):
 
     response_format: AudioFormat = AudioFormat.MP3
 
-    speed: float = Field(1.0, ge=0.25, le=4.0)
+    speed: float = Field(1.0, ge=MIN_SPEED, le=MAX_SPEED)
     """Other values than 1 need PyAV on the server."""
+
+    seconds: float | None = Field(None, gt=0.0)
+    """Not OpenAI's: the length that the speech is fitted to, in place of a speed."""
 
     stream_format: StreamFormat = StreamFormat.AUDIO
 
@@ -74,8 +85,29 @@ class SpeechBody(BaseModel):
     seed: int = Field(0, ge=0, le=MAX_SEED)
     """Not OpenAI's: another seed gives another reading."""
 
-    dialogue: str | None = Field(None, max_length=200)
+    dialogue: str | None = Field(None, max_length=NAME_CHARACTERS)
     """Not OpenAI's: the voice of what is said in quotation marks."""
+
+    style_of: str | None = Field(None, max_length=NAME_CHARACTERS)
+    """Not OpenAI's: name or id of a voice whose style it speaks in."""
+
+    voices: dict[str, str] = Field(default_factory=dict, max_length=MAX_CAST)
+    """Not OpenAI's: names that the text may use for voices, each with the name or id of one."""
+
+    top_p: float | None = Field(None, ge=0.0, le=1.0)
+    """Not OpenAI's: the nucleus of the first attempt at a sentence."""
+
+    continuation: Continuation = Continuation.FIXED_REFERENCE
+    """Not OpenAI's: what each sentence continues from."""
+
+    pauses: dict[str, float] = Field(default_factory=dict)
+    """Not OpenAI's: seconds of silence after a `sentence`, `heading`, `paragraph`, `scene` and at the `end`."""
+
+    lexicon: dict[str, str] = Field(default_factory=dict, max_length=MAX_WORDS)
+    """Not OpenAI's: words and their pronunciations, as in a lexicon file."""
+
+    paper: bool = False
+    """Not OpenAI's: speak as the paper says, without what marstts adds at synthesis."""
 
     @model_validator(mode="before")
     @classmethod
@@ -87,10 +119,47 @@ class SpeechBody(BaseModel):
         formats = ((name, given.get(name)) for name in ("response_format", "stream_format"))
         return given | {name: value.lower() for name, value in formats if isinstance(value, str)}
 
+    def speaking(self, voices: Mapping[str, Voice], lexicon: Lexicon | None) -> Speaking:
+        """How the text is spoken, but for its voice, which is opened later; MarsError for impossible settings.
+
+        voices: those that the text may name. lexicon: the server's, in which the request's words replace others.
+        """
+        own = {} if lexicon is None else lexicon.respellings
+        how = Speaking(
+            voices=voices,
+            dialogue=self.dialogue,
+            lexicon=Lexicon({**own, **lexicon_of(self.lexicon).respellings}),
+            seed=self.seed,
+            top_p=self.top_p,
+            continuation=self.continuation,
+            speed=self.speed,
+            seconds=self.seconds,
+            pauses=pauses_of(self.pauses),
+            paper=self.paper,
+        )
+        how.check()
+        return how
+
     @property
     def voice_name(self) -> str:
         """Name or id of the voice."""
         return self.voice.id if isinstance(self.voice, VoiceId) else self.voice
+
+
+SETTINGS = Settings.__annotations__.keys() & SpeechBody.model_fields.keys()
+"""Fields of a request that say how a text is spoken."""
+
+
+class MixBody(BaseModel):
+    """Body of `POST /v1/audio/voices/mix`."""
+
+    model_config = ConfigDict(allow_inf_nan=False)
+
+    name: str
+    voices: dict[str, float] = Field(min_length=2, max_length=MAX_CAST)
+    """Names or ids of voices, each with its share."""
+
+    consent: str = ""
 
 
 class RenameBody(BaseModel):

@@ -13,23 +13,26 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from typing import TypeVar
 
 from marstts.generation.scheduler import AsyncScheduler
 from marstts.server.admission import FIRST_ESTIMATE, Admission, Throughput, Ticket
 from marstts.server.api_errors import ApiError
+from marstts.server.arriving_text import ArrivingText
 from marstts.server.audio_budget import AudioBudget, measure_text, needs_reading
 from marstts.server.callers import Caller
 from marstts.server.encoders import AudioFormat
 from marstts.server.idle_model import IdleModel, OpenModel
 from marstts.server.listener import FIRST_AUDIO_SECONDS, SOON_SECONDS, Crowd, Listener, PriorityGate
 from marstts.server.metrics import RequestOutcome, ServerMetrics
-from marstts.server.schemas import SpeechBody
+from marstts.server.schemas import MixBody, SpeechBody
 from marstts.server.settings import ServeSettings
 from marstts.server.speech_job import FilePiece, JobEnded, JobScheduler, JobSpec, SharedBatch, SpeechJob, make_pieces
 from marstts.server.uploads import UploadQueue
 from marstts.server.voice_store import CallersVoices, StoredVoice, VoiceStore
 from marstts.synthesis.clone.voice_folder import own_folder
+from marstts.synthesis.speaking import Speaking
 from marstts.synthesis.synthesizer import Synthesizer
 
 log = logging.getLogger(__name__)
@@ -84,8 +87,8 @@ class SpeechService:
     def __init__(self, synthesizer: Synthesizer, settings: ServeSettings, reopen: OpenModel | None = None) -> None:
         """`reopen` loads the model again, where `settings` let it leave memory."""
         self.settings = settings
-        self.model_name, self.model_label = synthesizer.name, synthesizer.label
-        self.lexicon = synthesizer.lexicon
+        self.model_name, self.model_label = synthesizer.session.name, synthesizer.session.label
+        self.lexicon = synthesizer.usual.lexicon
         self.voices = VoiceStore(synthesizer, settings.voices_folder or own_folder(), settings.limits)
         places = settings.listeners or settings.capacity
         throughput = Throughput(estimate=max(FIRST_ESTIMATE, (settings.listeners or 0.0) / MAX_LOAD))
@@ -128,9 +131,9 @@ class SpeechService:
 
     def note_made(self, ticket: Ticket, piece: FilePiece) -> None:
         """Count a piece of audio, and admit more or fewer listeners where the machine became faster or slower."""
-        layout, model = self.synthesizer.engine.layout, self.synthesizer.model
+        layout, model = self.synthesizer.session.engine.layout, self.synthesizer.session.model
         spoken_seconds = (
-            piece.num_tokens / layout.patch_size / (model.patch_rate or self.synthesizer.codec.spec.patch_rate)
+            piece.num_tokens / layout.patch_size / (model.patch_rate or self.synthesizer.session.codec.spec.patch_rate)
         )
         self.admission.made(ticket, piece.audio_seconds, spoken_seconds)
         self.metrics.count_piece(piece, layout.patch_size)
@@ -177,10 +180,10 @@ class SpeechService:
         self._books.close()
         self._reading.shutdown(wait=True, cancel_futures=True)
 
-    def speak(self, body: SpeechBody, caller: Caller, *, budget: AudioBudget | None = None) -> SpeechRun:
+    def speak(self, body: SpeechBody, caller: Caller, arriving: ArrivingText | None = None) -> SpeechRun:
         """Return a run of one request of a caller; ApiError where model, voice or text cannot be spoken.
 
-        `budget` is shared by the runs of one session.
+        `arriving` is a text that is still being written, in place of that of the body.
         """
         if self.is_closing:
             raise ApiError(503, "The server is stopping.", retry_after=5)
@@ -191,24 +194,39 @@ class SpeechService:
         if len(body.input) > limit:
             raise ApiError(400, f"input: expected at most {limit} characters, not {len(body.input)}.", param="input")
         key = self.voices.resolve(body.voice_name, caller)
-        spec = JobSpec(body, lambda: self.voices.open(key), CallersVoices(self.voices, caller))
-        return SpeechRun(self, spec, caller.name, budget or self.audio_budget())
+        how = body.speaking(CallersVoices(self.voices, caller, body.voices), self.lexicon)
+        style = None if body.style_of is None else self.voices.resolve(body.style_of, caller)
 
-    def audio_budget(self) -> AudioBudget:
-        """Return the audio that one request may ask for."""
-        return AudioBudget(self.settings.limits.audio_seconds)
+        def open_voices() -> Speaking:
+            return replace(
+                how, voice=self.voices.open(key), style_of=None if style is None else self.voices.open(style)
+            )
 
-    async def measure_text(self, text: str) -> float:
-        """Return the seconds of audio that a text takes at speed 1; long texts are read on a thread of their own."""
-        if not needs_reading(text):
-            return self.synthesizer.backoff.usual(text)
-        return await asyncio.get_running_loop().run_in_executor(self._reading, measure_text, self.synthesizer, text)
+        spec = JobSpec(body, how, open_voices, arriving)
+        return SpeechRun(self, spec, caller.name)
+
+    def arriving_text(self) -> ArrivingText:
+        """Return a text that a client will send piece by piece."""
+        return ArrivingText(self.settings.limits.input_characters)
+
+    async def measure_text(self, text: str, how: Speaking) -> float:
+        """Return the seconds of audio that a text takes; long texts are read on a thread of their own."""
+        if not needs_reading(text, how):
+            seconds = self.synthesizer.session.backoff.usual(text) / how.speed
+        else:
+            loop = asyncio.get_running_loop()
+            seconds = await loop.run_in_executor(self._reading, measure_text, self.synthesizer, text, how)
+        return seconds if how.seconds is None else max(seconds, how.seconds)
 
     async def upload(
         self, name: str, recordings: Sequence[bytes], transcript: str, consent: str, caller: Caller
     ) -> tuple[StoredVoice, list[str]]:
         """Clone recordings of one speaker on the thread for uploads, and keep the voice -> the voice, and warnings."""
         return await self.run_upload(caller, lambda: self.voices.create(name, recordings, transcript, consent, caller))
+
+    async def mix(self, body: MixBody, caller: Caller) -> StoredVoice:
+        """Mix voices of a caller on the thread for uploads, and keep the new one."""
+        return await self.run_upload(caller, lambda: self.voices.mix(body.name, body.voices, body.consent, caller))
 
     async def run_upload(self, caller: Caller, work: Callable[[], T]) -> T:
         """Run work on a caller's recording on the thread for uploads; ApiError 429 where too many wait for it."""
@@ -229,10 +247,11 @@ class SpeechService:
 class SpeechRun:
     """One request for speech, from its admission to its last byte."""
 
-    def __init__(self, service: SpeechService, spec: JobSpec, owner: str, budget: AudioBudget) -> None:
+    def __init__(self, service: SpeechService, spec: JobSpec, owner: str) -> None:
         self.service, self.spec, self.body, self.owner = service, spec, spec.body, owner
         self.num_tokens = 0
-        self._budget = budget
+        self._budget = AudioBudget(service.settings.limits.audio_seconds)
+        self._ticket: Ticket | None = None
         self._held_seconds = 0.0
         self._job: SpeechJob | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -249,21 +268,24 @@ class SpeechRun:
         service, started = self.service, time.monotonic()
         await service.model.enter()
         self._uses_model = True
-        expected_seconds = await service.measure_text(self.body.input)
-        # a whole file is held in memory before it is made faster
-        speed = self.body.speed if self.body.stream else min(self.body.speed, 1.0)
-        self._budget.spend(expected_seconds / speed)
-        self._reserve(expected_seconds / speed)
-        ticket = await service.admission.enter(expected_seconds, self.owner)
+        if self.spec.arriving is not None:
+            self._job = SpeechJob(service.batch, self.spec)
+            self._job.start_session(self._enter, self._leave)
+            return FilePiece(b""), self._count_pieces(self._job.pieces())
+        expected_seconds = await service.measure_text(self.body.input, self.spec.how)
+        self._budget.spend(expected_seconds)
+        self._reserve(expected_seconds)
+        ticket = self._ticket = await service.admission.enter(expected_seconds, self.owner)
         service.metrics.wait.observe(ticket.wait_seconds)
         self._job = SpeechJob(service.batch, self.spec)
         self._job.start(service.pool, lambda: service.admission.leave(ticket))
-        limits = service.settings.limits
-        speaking_seconds = limits.seconds_per_audio_second * expected_seconds / min(self.body.speed, 1.0)
+        speaking_seconds = self._speaking_seconds(expected_seconds)
         self._end_after(
-            limits.first_audio_seconds + (0.0 if self.body.stream else speaking_seconds) - ticket.wait_seconds
+            service.settings.limits.first_audio_seconds
+            + (0.0 if self.body.stream else speaking_seconds)
+            - ticket.wait_seconds
         )
-        pieces = self._count_pieces(self._job.pieces(), ticket)
+        pieces = self._count_pieces(self._job.pieces())
         first = FilePiece(b"")
         async for piece in pieces:
             first = piece.after(first)
@@ -272,6 +294,31 @@ class SpeechRun:
         service.metrics.first_audio.observe(time.monotonic() - started)
         self._end_after(EXTRA_SECONDS + speaking_seconds)
         return first, pieces
+
+    def _speaking_seconds(self, expected_seconds: float) -> float:
+        """Seconds that so much audio may take to be made."""
+        return self.service.settings.limits.seconds_per_audio_second * expected_seconds * max(self.body.speed, 1.0)
+
+    async def _enter(self, expected_seconds: float) -> None:
+        """Wait for a place for the next sentence of a text that is still being written."""
+        self._leave()
+        self._budget.spend(expected_seconds)
+        ticket = await self.service.admission.enter(expected_seconds, self.owner)
+        if self._is_counted:  # it was closed meanwhile
+            self.service.admission.leave(ticket)
+            raise JobEnded
+        self._ticket = ticket
+        self.service.metrics.wait.observe(ticket.wait_seconds)
+        seconds = self.service.settings.limits.first_audio_seconds + self._speaking_seconds(expected_seconds)
+        self._end_after(seconds + EXTRA_SECONDS - ticket.wait_seconds)
+
+    def _leave(self) -> None:
+        """Give the place of such a sentence back."""
+        ticket, self._ticket = self._ticket, None
+        if ticket is not None:
+            self.service.admission.leave(ticket)
+        if self._timer is not None:
+            self._timer.cancel()
 
     async def all_pieces(self) -> AsyncGenerator[FilePiece, None]:
         """Yield all pieces as they are made; close it to end the request."""
@@ -306,6 +353,8 @@ class SpeechRun:
             self._timer.cancel()
         if self._job is not None:
             self._job.end()
+        if self.spec.arriving is not None:
+            self._leave()
         if self._uses_model:
             self._uses_model = False
             self.service.model.leave()
@@ -315,10 +364,10 @@ class SpeechRun:
                 self.body.response_format.value, RequestOutcome.DEADLINE if self._is_late else outcome
             )
 
-    async def _count_pieces(self, pieces: AsyncIterator[FilePiece], ticket: Ticket) -> AsyncIterator[FilePiece]:
+    async def _count_pieces(self, pieces: AsyncIterator[FilePiece]) -> AsyncIterator[FilePiece]:
         try:
             async for piece in pieces:
-                self.service.note_made(ticket, piece)
+                self.service.note_made(self._ticket or Ticket(0.0), piece)
                 self.num_tokens += piece.num_tokens
                 yield piece
         except JobEnded as error:
@@ -359,7 +408,7 @@ def num_cores() -> int:
 def shared_batch(synthesizer: Synthesizer, capacity: int, places: int, crowd: Crowd) -> SharedBatch:
     """A running batch of `capacity` rows for `places` callers, which begins to run."""
     scheduler = AsyncScheduler(
-        synthesizer.engine, capacity, places + capacity, due_soon=lambda: time.monotonic() + SOON_SECONDS
+        synthesizer.session.engine, capacity, places + capacity, due_soon=lambda: time.monotonic() + SOON_SECONDS
     )
     return SharedBatch(synthesizer, scheduler, PriorityGate(num_cores(), lambda: scheduler.is_busy), crowd)
 
@@ -387,8 +436,9 @@ def stream_at_once(shared: SharedBatch, pool: ThreadPoolExecutor, texts: Sequenc
 
     def stream(seed: int, text: str) -> float:
         body = SpeechBody(input=text, voice=voice.name, seed=seed, response_format=AudioFormat.PCM)
-        spec = JobSpec(body, lambda: voice)
-        listener = Listener(synthesizer.codec, FIRST_AUDIO_SECONDS, crowd=shared.crowd, checks_sent=False)
+        how = replace(synthesizer.usual, seed=seed, voice=voice)
+        spec = JobSpec(body, how, lambda: how)
+        listener = Listener(synthesizer.session.codec, FIRST_AUDIO_SECONDS, crowd=shared.crowd, checks_sent=False)
         job = JobScheduler(shared, listener, starts_prompts=True)
         return sum(piece.audio_seconds for piece in make_pieces(synthesizer, job, spec, listener))
 

@@ -13,10 +13,10 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping
-from concurrent.futures import Executor
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator
+from concurrent.futures import CancelledError, Executor, Future
 from contextlib import ExitStack, closing, contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from queue import SimpleQueue
 from typing import Any
 
@@ -26,19 +26,23 @@ from marstts.errors import TextError
 from marstts.generation.engine import can_start_concurrently
 from marstts.generation.request import Request, RequestState
 from marstts.generation.scheduler import AsyncScheduler, Event, Needed
+from marstts.server.arriving_text import ArrivingText
+from marstts.server.audio_budget import seconds_of
 from marstts.server.encoders import EncodedStream
 from marstts.server.listener import FIRST_AUDIO_SECONDS, Crowd, Listener, PriorityGate
 from marstts.server.schemas import SpeechBody, StreamFormat
+from marstts.synthesis.speaking import Speaking
 from marstts.synthesis.speech import Chunk
 from marstts.synthesis.synthesizer import Synthesizer
+from marstts.synthesis.texts import OnSentence
 from marstts.synthesis.words.word_times import Word
-from marstts.voice import Voice
+from marstts.synthesis.words.written_forms import SpokenSegment
 
 MAX_PIECES = 8
 """Pieces that are made ahead of a client that reads slowly."""
 
 MAX_PIECE_SECONDS = 5
-"""Audio of a piece, at speed 1."""
+"""Audio of a piece."""
 
 PATIENCE_SECONDS = 5.0
 """A whole file is due after this time and its expected length: streams go first, but not forever."""
@@ -66,7 +70,7 @@ class JobScheduler:
     def __init__(self, shared: SharedBatch, listener: Listener, *, starts_prompts: bool) -> None:
         """`starts_prompts`: encode prompts on the job's thread, where the engine can, so that no patch waits for it."""
         self._shared, self._gate, self._listener = shared.scheduler, shared.gate, listener
-        self._engine = shared.synthesizer.engine
+        self._engine = shared.synthesizer.session.engine
         self._starts_prompts = starts_prompts and can_start_concurrently(self._engine)
         self._lock = threading.Lock()
         self._queues: dict[int, SimpleQueue[Event]] = {}
@@ -137,12 +141,13 @@ class JobSpec:
     """What a job speaks."""
 
     body: SpeechBody
+    how: Speaking
 
-    open_voice: Callable[[], Voice]
-    """Opens the voice, on the job's thread."""
+    open_voices: Callable[[], Speaking]
+    """Opens the voices, on the job's thread."""
 
-    voices: Mapping[str, Voice] = field(default_factory=dict)
-    """Voices that the text may name, besides the packaged ones."""
+    arriving: ArrivingText | None = None
+    """The text, where it is still being written; else it is that of the body."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,7 +157,7 @@ class FilePiece:
     content: bytes
 
     audio_seconds: float = 0.0
-    """Audio that was made for it, at speed 1."""
+    """Audio that was made for it."""
 
     num_tokens: int = 0
     """Tokens of the takes that ended with it."""
@@ -165,6 +170,9 @@ class FilePiece:
 
     number: int = 0
     """Number of the sentence that the piece belongs to, from 1; 0 for none."""
+
+    ends_sentence: bool = False
+    """Whether the sentence ends with this piece."""
 
     is_flawed: bool = False
     """Whether the sentence ends with this piece and its take is flawed."""
@@ -188,27 +196,34 @@ class FilePiece:
             warning="; ".join(warnings) or None,
             sentence=sentence,
             number=earlier.number or self.number,
+            ends_sentence=earlier.ends_sentence or self.ends_sentence,
             is_flawed=earlier.is_flawed or self.is_flawed,
             words=words,
         )
 
 
 def make_pieces(
-    synthesizer: Synthesizer, scheduler: JobScheduler, spec: JobSpec, listener: Listener
+    synthesizer: Synthesizer,
+    scheduler: JobScheduler,
+    spec: JobSpec,
+    listener: Listener,
+    on_sentence: OnSentence | None = None,
 ) -> Generator[FilePiece, None, None]:
-    """Speak and encode. Raises MarsError before the first piece where the request cannot be spoken."""
-    rate = synthesizer.codec.spec.sample_rate
-    body, voice = spec.body, spec.open_voice()
-    how: dict[str, Any] = {"seed": body.seed, "scheduler": scheduler, "voices": spec.voices, "dialogue": body.dialogue}
-    encoded = EncodedStream(body.response_format, rate, body.speed, whole=not body.stream)
+    """Speak and encode. Raises MarsError before the first piece where the request cannot be spoken.
+
+    on_sentence: called before each sentence of a text that is still being written. Each is then a file of its own.
+    """
+    rate = synthesizer.session.codec.spec.sample_rate
+    body, how = spec.body, spec.open_voices()
+    encoded = EncodedStream(body.response_format, rate, whole=not body.stream)
     if body.sentence is not None:
-        chunk = one_sentence(synthesizer, body, voice, how)
-        listener.sent(chunk.seconds / body.speed)
+        chunk = one_sentence(synthesizer, body, how, scheduler)
+        listener.sent(chunk.seconds)
         piece = piece_of(chunk, body, is_first=True)
         yield replace(piece, content=encoded.push(chunk.samples) + encoded.finish())
         return
     if not body.stream:
-        speech = synthesizer.speak(body.input, voice, **how)
+        speech = synthesizer.speak(body.input, how, scheduler=scheduler)
         content = encoded.push(speech.samples) + encoded.finish()
         num_tokens = sum(len(codes) for take in speech.takes for codes in take.codes)
         warning, num_retries = "; ".join(speech.warnings) or None, sum(take.attempts - 1 for take in speech.takes)
@@ -216,21 +231,32 @@ def make_pieces(
         return
     size = MAX_PIECE_SECONDS * rate
     named = 0
-    with closing(synthesizer.stream(body.input, voice, config=listener, **how)) as chunks:
+    text = spec.arriving or body.input
+    with closing(
+        synthesizer.stream(text, how, config=listener, scheduler=scheduler, on_sentence=on_sentence)
+    ) as chunks:
         for chunk in chunks:
-            dry_seconds = listener.sent(chunk.seconds / body.speed)
+            if spec.arriving is not None and chunk.sentence > named:
+                encoded = EncodedStream(body.response_format, rate, whole=False)
+            ends_file = chunk.is_last if spec.arriving is None else chunk.take is not None
+            dry_seconds = listener.sent(chunk.seconds)
             piece = replace(piece_of(chunk, body, is_first=chunk.sentence > named), dry_seconds=dry_seconds)
+            if spec.arriving is not None and piece.sentence is not None:
+                piece = replace(piece, sentence=chunk.written or chunk.text)
             named = chunk.sentence
             parts = np.split(chunk.samples, range(size, len(chunk.samples), size))  # a chunk may end with a long pause
             for number, samples in enumerate(parts, start=1):
-                content = encoded.push(samples) + (encoded.finish() if chunk.is_last and number == len(parts) else b"")
-                yield replace(piece, content=content) if number == 1 else FilePiece(content)
+                content = encoded.push(samples) + (encoded.finish() if ends_file and number == len(parts) else b"")
+                ends_sentence = chunk.take is not None and number == len(parts)
+                made = replace(piece, content=content) if number == 1 else FilePiece(content)
+                yield replace(made, ends_sentence=ends_sentence)
 
 
-def one_sentence(synthesizer: Synthesizer, body: SpeechBody, voice: Voice, how: dict[str, Any]) -> Chunk:
+def one_sentence(synthesizer: Synthesizer, body: SpeechBody, how: Speaking, scheduler: JobScheduler) -> Chunk:
     """Speak one sentence of a text; TextError where the text has fewer."""
     assert body.sentence is not None
-    with closing(synthesizer.speak_in_order(body.input, voice, start=body.sentence - 1, **how)) as chunks:
+    start = body.sentence - 1
+    with closing(synthesizer.stream(body.input, how, sentences=True, start=start, scheduler=scheduler)) as chunks:
         chunk = next(chunks, None)
     if chunk is None:
         raise TextError(f"the text has no sentence {body.sentence}; give the number of one of its sentences")
@@ -248,7 +274,7 @@ def piece_of(chunk: Chunk, body: SpeechBody, *, is_first: bool) -> FilePiece:
         sentence=chunk.text if body.sentences and is_first else None,
         number=chunk.sentence if body.sentences else 0,
         is_flawed=body.sentences and take is not None and take.warning is not None,
-        words=tuple(word.scaled(1.0 / body.speed) for word in chunk.words) if body.words else (),
+        words=chunk.words if body.words else (),
         num_retries=0 if take is None else take.attempts - 1,
     )
 
@@ -258,11 +284,11 @@ class SpeechJob:
 
     def __init__(self, shared: SharedBatch, spec: JobSpec) -> None:
         synthesizer = shared.synthesizer
-        body, expected_seconds = spec.body, synthesizer.backoff.usual(spec.body.input)
+        body, expected_seconds = spec.body, synthesizer.session.backoff.usual(spec.body.input)
         patience = FIRST_AUDIO_SECONDS if body.stream else PATIENCE_SECONDS + expected_seconds
         self._synthesizer, self._spec = synthesizer, spec
         self._listener = Listener(
-            synthesizer.codec,
+            synthesizer.session.codec,
             patience,
             crowd=shared.crowd,
             checks_sent=body.stream_format is StreamFormat.SSE or body.words,
@@ -271,15 +297,29 @@ class SpeechJob:
         self._loop = asyncio.get_running_loop()
         self._pieces: asyncio.Queue[FilePiece | Exception | None] = asyncio.Queue()
         self._slots = threading.Semaphore(MAX_PIECES)
+        self._entering: Future[None] | None = None
 
     def start(self, pool: Executor, on_end: Callable[[], None]) -> None:
         """Begin on a thread of `pool`; `on_end` is called in the event loop when the thread is free again."""
         future = pool.submit(self._run)
         future.add_done_callback(lambda _: self._call(on_end))
 
+    def start_session(self, enter: Callable[[float], Coroutine[Any, Any, None]], on_rest: Callable[[], None]) -> None:
+        """Begin with a text that is still being written, on a thread of its own, which takes no place while it waits.
+
+        enter: called in the event loop before each sentence, with the seconds that it takes; it waits for a place.
+        on_rest: called there when the sentence is made.
+        """
+        self._enter, self._on_rest = enter, on_rest
+        threading.Thread(target=self._run, name="marstts-session", daemon=True).start()
+
     def end(self) -> None:
         """End the job; the thread is free and the rows are removed within a patch."""
         self._scheduler.end()
+        if self._spec.arriving is not None:
+            self._spec.arriving.end(JobEnded())
+        if self._entering is not None:
+            self._entering.cancel()
         self._slots.release()
 
     async def pieces(self) -> AsyncIterator[FilePiece]:
@@ -290,11 +330,25 @@ class SpeechJob:
                 raise item
             yield item
 
-    def _run(self) -> None:
+    def _wait_for_place(self, segment: SpokenSegment) -> None:
+        """Wait for a place for the next sentence, on the job's thread."""
+        seconds = seconds_of(self._synthesizer, segment, self._spec.how)
+        self._entering = asyncio.run_coroutine_threadsafe(self._enter(seconds), self._loop)
         try:
-            made = make_pieces(self._synthesizer, self._scheduler, self._spec, self._listener)
-            with self._scheduler.first_turn(), closing(made):
+            self._entering.result()
+        except CancelledError as error:
+            raise JobEnded from error
+        self._listener.resume()
+
+    def _run(self) -> None:
+        is_session = self._spec.arriving is not None
+        gate = self._wait_for_place if is_session else None
+        try:
+            made = make_pieces(self._synthesizer, self._scheduler, self._spec, self._listener, gate)
+            with nullcontext() if is_session else self._scheduler.first_turn(), closing(made):
                 for piece in made:
+                    if is_session and piece.ends_sentence:
+                        self._call(self._on_rest)
                     started = time.monotonic()
                     self._slots.acquire()
                     self._listener.held(time.monotonic() - started)

@@ -33,7 +33,7 @@ from marstts.synthesis.clone.voice_folder import (
     match,
 )
 from marstts.synthesis.synthesizer import Synthesizer
-from marstts.voice import Voice, average_voice
+from marstts.voice import Voice, average_voice, mix_voices
 
 OPEN_VOICES = 64
 """Opened voices that are kept in memory, without their references."""
@@ -174,6 +174,19 @@ class VoiceStore:
                 voices.append(clone)
         return average_voice(voices)
 
+    def mix(self, name: str, shares: Mapping[str, float], consent: str, caller: Caller) -> StoredVoice:
+        """Mix voices, each with its share, and keep the new one; ApiError or VoiceError where that cannot be."""
+        folder = self._folder_of(caller.owner)
+        with folder_errors():
+            folder.check_free(name)
+            folder.check_room(self._limits.voices)
+        parts = [(self.open(self.resolve(voice, caller)), share) for voice, share in shares.items()]
+        mixed = mix_voices(parts, name)
+        consent = consent.strip() or mixed.consent or "a mix of packaged voices"
+        self._check_texts("", consent)
+        with folder_errors():
+            return stored_voice(folder.add(replace(mixed, consent=consent), limit=self._limits.voices), caller.owner)
+
     def rename(self, voice_id: str, name: str, caller: Caller) -> StoredVoice:
         """Give an uploaded voice another name."""
         stored = self.find(voice_id, caller)
@@ -220,20 +233,24 @@ class VoiceStore:
 class CallersVoices(Mapping[str, Voice]):
     """The voices that the text of a caller may name; each is opened when it is asked for."""
 
-    def __init__(self, store: VoiceStore, caller: Caller) -> None:
+    def __init__(self, store: VoiceStore, caller: Caller, cast: Mapping[str, str]) -> None:
+        """`cast`: voices by names of the request; ApiError where there is no such voice."""
         self._store, self._caller = store, caller
+        self._cast = {name: store.resolve(voice, caller) for name, voice in cast.items()}
 
     def __getitem__(self, name: str) -> Voice:
+        if name in self._cast:
+            return self._store.open(self._cast[name])
         try:
             return self._store.open(self._store.resolve(name, self._caller))
         except ApiError as error:
             raise KeyError(name) from error
 
     def __iter__(self) -> Iterator[str]:
-        return (voice.name for voice in self._store.uploaded(self._caller))
+        return iter(dict.fromkeys([*self._cast, *(voice.name for voice in self._store.uploaded(self._caller))]))
 
     def __len__(self) -> int:
-        return len(self._store.uploaded(self._caller))
+        return sum(1 for _ in self)
 
 
 @contextmanager

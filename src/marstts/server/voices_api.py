@@ -17,7 +17,7 @@ from starlette.responses import Response
 from marstts.server.api_errors import ApiError, storage_error
 from marstts.server.callers import caller_of
 from marstts.server.guard import too_large
-from marstts.server.schemas import RenameBody, as_json, read_body
+from marstts.server.schemas import MixBody, RenameBody, as_json, read_body
 from marstts.server.service import SpeechService
 
 MAX_FIELDS = 8
@@ -47,6 +47,12 @@ def add_voices(app: FastAPI, service: SpeechService) -> None:
             caller_of(request),
         )
         return as_json({**voice.as_object(), "warnings": warnings})
+
+    @app.post("/v1/audio/voices/mix")
+    async def mix(request: Request) -> Response:
+        """Mix voices into a new one."""
+        body = await read_body(request, MixBody)
+        return as_json((await service.mix(body, caller_of(request))).as_object())
 
     @app.get("/v1/audio/voices/{voice_id}")
     def describe(voice_id: str, request: Request) -> Response:

@@ -15,17 +15,16 @@ from pydantic import ValidationError
 from pydantic_core import from_json
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
-from marstts.errors import TextError
 from marstts.server.api_errors import ApiError, as_api_error, json_error, validation_error
 from marstts.server.callers import caller_of
 from marstts.server.connections import SilentConnections
 from marstts.server.schemas import SpeechBody
-from marstts.server.service import SpeechRun, SpeechService
-from marstts.server.text_stream import SentenceBuffer, shown
+from marstts.server.service import SpeechService
+from marstts.server.speech_job import FilePiece
 
 PATH = "/v1/audio/speech/stream"
 DEFAULTS = {"model": "tts-1", "voice": "alloy", "response_format": "pcm"}
-CONFIGURED = SpeechBody.model_fields.keys() - {"input", "stream", "dialogue"}
+CONFIGURED = SpeechBody.model_fields.keys() - {"input", "stream", "sentence", "sentences"}
 """Fields of `session.config`; others are ignored."""
 
 SILENT_SECONDS = 60.0
@@ -60,55 +59,62 @@ class WebSocketSession:
     def __init__(self, socket: WebSocket, service: SpeechService, silent: SilentConnections) -> None:
         self._socket, self._service, self._silent = socket, service, silent
         self._fields: dict[str, Any] = dict(DEFAULTS)
-        self._sentences: asyncio.Queue[str | None] = asyncio.Queue()
-        self._budget = service.audio_budget()
+        self._text = service.arriving_text()
         self._receiving: asyncio.Future[str] | None = None
+        self._is_speaking = False
         self._caller = caller_of(socket)
 
     async def listen(self) -> None:
         """Read messages until the text is complete. Raises ApiError for a message that is not understood."""
-        buffer = SentenceBuffer(self._service.settings.limits.input_characters)
         while True:
             message = await self._receive()
             kind = message.pop("type", None)
             if kind == "session.config":
+                if self._text.has_begun:
+                    raise ApiError(400, "session.config: expected before the first text.", param="type")
                 self._fields |= {name: message[name] for name in CONFIGURED & message.keys()}
                 self._body("text")
             elif kind == "input.text":
                 text = message.get("text", "")
                 if not isinstance(text, str):
                     raise ApiError(400, "text: expected a text.", param="text")
-                for sentence in buffer.push(text) if text else ():
-                    self._sentences.put_nowait(sentence)
+                self._text.push(text)
             elif kind in ("input.done", "session.close"):
-                for sentence in buffer.finish() if kind == "input.done" else ():
-                    self._sentences.put_nowait(sentence)
-                self._sentences.put_nowait(None)
+                self._text.finish()
                 return
             else:
                 raise ApiError(400, "Expected session.config, input.text, input.done or session.close.", param="type")
 
     async def speak(self) -> None:
         """Speak the sentences in order, then say that all are spoken."""
-        number = 0
+        done: dict[str, Any] = {"type": "session.done", "sentences": 0}
         try:
-            while (sentence := await self._sentences.get()) is not None:
-                await self._socket.send_json({"type": "audio.start", "index": number, "text": shown(sentence)})
-                self._silent.remove(self)
-                done: dict[str, Any] = {"type": "audio.done", "index": number}
-                try:
-                    async with aclosing(self._run(sentence).all_pieces()) as pieces:
-                        async for piece in pieces:
-                            if piece.content:
-                                await self._socket.send_bytes(piece.content)
-                except TextError as error:  # of this sentence alone, such as one without words
-                    done["error"] = as_api_error(error).as_object()
-                await self._socket.send_json(done)
-                self._fall_silent()
-                number += 1
-            await self._socket.send_json({"type": "session.done", "sentences": number})
+            if await self._text.begins():
+                run = self._service.speak(self._body("text"), self._caller, self._text)
+                async with aclosing(run.all_pieces()) as pieces:
+                    async for piece in pieces:
+                        await self._send(piece, done)
+            await self._socket.send_json(done)
         except Exception as error:
             await self.refuse(error)
+
+    async def _send(self, piece: FilePiece, done: dict[str, Any]) -> None:
+        """Send a piece, and with it that its sentence begins or ends; `done` counts the sentences."""
+        index = done["sentences"]
+        is_end = piece.content and piece.sentence is None and not self._is_speaking  # the silence after the last one
+        if piece.sentence is not None or is_end:
+            self._is_speaking = True
+            self._silent.remove(self)
+            await self._socket.send_json({"type": "audio.start", "index": index, "text": piece.sentence or ""})
+        if piece.content:
+            await self._socket.send_bytes(piece.content)
+        if piece.warning:
+            done["warning"] = "; ".join(filter(None, [done.get("warning"), piece.warning]))
+        if piece.ends_sentence or is_end:
+            self._is_speaking = False
+            self._fall_silent()
+            await self._socket.send_json({"type": "audio.done", "index": index})
+            done["sentences"] += 1
 
     async def wait_until_left(self) -> None:
         """Return when the client has closed its connection; messages after the text are ignored."""
@@ -126,12 +132,9 @@ class WebSocketSession:
         except (WebSocketDisconnect, RuntimeError):
             pass  # it is closed already
 
-    def _run(self, text: str) -> SpeechRun:
-        return self._service.speak(self._body(text), self._caller, budget=self._budget)
-
     def _body(self, text: str) -> SpeechBody:
         try:
-            return SpeechBody.model_validate({**self._fields, "input": text, "stream": True})
+            return SpeechBody.model_validate({**self._fields, "input": text, "stream": True, "sentences": True})
         except ValidationError as error:
             raise validation_error(error.errors(include_url=False, include_context=False)) from error
 
@@ -161,5 +164,5 @@ class WebSocketSession:
 
     def _fall_silent(self) -> None:
         """Note that the session only waits for a message: it may be closed for a newer one."""
-        if self._receiving is not None and not self._receiving.done():
+        if self._receiving is not None and not self._receiving.done() and not self._is_speaking:
             self._silent.add(self, self._receiving.cancel)

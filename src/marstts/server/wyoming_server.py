@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, cast
@@ -30,14 +30,14 @@ from wyoming.tts import (
 
 import marstts
 from marstts.server.api_errors import ApiError, as_api_error, validation_error
-from marstts.server.audio_budget import AudioBudget
+from marstts.server.arriving_text import ArrivingText
 from marstts.server.callers import Caller
 from marstts.server.connections import SilentConnections
 from marstts.server.encoders import API_RATE, AudioFormat
-from marstts.server.schemas import SpeechBody
+from marstts.server.schemas import SETTINGS, SpeechBody
 from marstts.server.service import SpeechRun, SpeechService
 from marstts.server.settings import ServeSettings
-from marstts.server.text_stream import SentenceBuffer
+from marstts.server.speech_job import FilePiece
 
 FORMAT = {"rate": API_RATE, "width": 2, "channels": 1}
 ATTRIBUTION = Attribution(name="marstts", url="")
@@ -94,6 +94,11 @@ def info_of(service: SpeechService, caller: Caller) -> Info:
     return Info(tts=[program])
 
 
+def settings_of(context: Any) -> dict[str, Any]:
+    """The settings of speech in the context of a text; other entries are for other programs."""
+    return {name: context[name] for name in SETTINGS & context.keys()} if isinstance(context, dict) else {}
+
+
 class BoundedReader:
     """The reader of a connection, which refuses events of more than MAX_EVENT_BYTES and waits SILENT_SECONDS for each.
 
@@ -113,6 +118,10 @@ class BoundedReader:
             raise ValueError(f"an event of more than {MAX_EVENT_BYTES} bytes")
         return await self._in_time(self._reader.readexactly(size))
 
+    def feed_eof(self) -> None:
+        """End the connection from this side, as a server that stops does."""
+        self._reader.feed_eof()
+
     async def _in_time(self, reading: Coroutine[Any, Any, bytes]) -> bytes:
         task = asyncio.ensure_future(reading)
         try:
@@ -128,11 +137,11 @@ class BoundedReader:
 class QueuedText:
     """A text that waits to be spoken."""
 
-    text: str
+    text: str | ArrivingText
+    """The text, or one that is still being written."""
     voice: SynthesizeVoice | None
-    budget: AudioBudget
-    ends_stream: bool = False
-    """Whether a stream of text ends with it."""
+    settings: dict[str, Any]
+    """Fields of a request for speech."""
 
 
 class WyomingHandler(AsyncEventHandler):
@@ -150,11 +159,8 @@ class WyomingHandler(AsyncEventHandler):
         peer = writer.get_extra_info("peername")
         self._caller = Caller(is_admin=not service.has_keys, address=str(peer[0]) if peer else "")
         """Without a key: where others have keys, only what was made without one, or with the administrator's."""
-        self._buffer: SentenceBuffer | None = None
+        self._text: ArrivingText | None = None
         """Text of a stream that has not ended."""
-        self._voice: SynthesizeVoice | None = None
-        self._budget = service.audio_budget()
-        """Audio that the stream may ask for."""
         self._texts: asyncio.Queue[QueuedText] = asyncio.Queue()
         self._is_speaking = False
         self._silent.add(self, writer.transport.abort)
@@ -185,22 +191,24 @@ class WyomingHandler(AsyncEventHandler):
         if Describe.is_type(event.type):
             await self.write_event(info_of(self._service, self._caller).event())
         elif SynthesizeStart.is_type(event.type):
-            self._buffer = SentenceBuffer(self._service.settings.limits.input_characters)
-            self._voice = SynthesizeStart.from_event(event).voice
-            self._budget = self._service.audio_budget()
-        elif SynthesizeChunk.is_type(event.type) and self._buffer is not None:
-            await self._push(SynthesizeChunk.from_event(event).text)
-        elif SynthesizeStop.is_type(event.type) and self._buffer is not None:
-            await self._push(None)
-            self._buffer = None
-            self._texts.put_nowait(QueuedText("", self._voice, self._budget, ends_stream=True))
-        elif Synthesize.is_type(event.type) and self._buffer is None:  # within a stream it is a copy of the text
+            if self._text is not None:
+                self._text.finish()
+            start, self._text = SynthesizeStart.from_event(event), self._service.arriving_text()
+            self._texts.put_nowait(QueuedText(self._text, start.voice, settings_of(start.context)))
+        elif SynthesizeChunk.is_type(event.type) and self._text is not None:
+            await self._push(self._text, SynthesizeChunk.from_event(event).text)
+        elif SynthesizeStop.is_type(event.type) and self._text is not None:
+            self._text.finish()
+            self._text = None
+        elif Synthesize.is_type(event.type) and self._text is None:  # within a stream it is a copy of the text
             request = Synthesize.from_event(event)
-            self._texts.put_nowait(QueuedText(request.text, request.voice, self._service.audio_budget()))
+            self._texts.put_nowait(QueuedText(request.text, request.voice, settings_of(request.context)))
         return True
 
     async def disconnect(self) -> None:
         """End what is spoken; the client has left."""
+        if self._text is not None:
+            self._text.finish()
         self._speaking.cancel()
         self._silent.remove(self)
 
@@ -208,62 +216,82 @@ class WyomingHandler(AsyncEventHandler):
         self._silent.remove(self)
         self._silent.add(self, self.writer.transport.abort)
 
-    async def _push(self, text: str | None) -> None:
-        """Append a piece of a stream, or what is left at its end."""
-        assert self._buffer is not None
+    async def _push(self, arriving: ArrivingText, text: str) -> None:
+        """Append a piece of a stream."""
         try:
-            if text is not None and not isinstance(text, str):  # the library takes any value of JSON
+            if not isinstance(text, str):  # the library takes any value of JSON
                 raise ApiError(400, "text: Expected a text.")
-            for sentence in self._buffer.finish() if text is None else self._buffer.push(text):
-                self._texts.put_nowait(QueuedText(sentence, self._voice, self._budget))
+            arriving.push(text)
         except Exception as error:
             await self._report(error)
 
     async def _speak_all(self) -> None:
-        has_spoken = False  # since the stream began
         while True:
             queued = await self._texts.get()
-            self._is_speaking = True
-            self._silent.remove(self)
             try:
-                if not queued.ends_stream or not has_spoken:
-                    await self._speak(queued)
-                if queued.ends_stream:
+                await self._speak(queued)
+                if isinstance(queued.text, ArrivingText):
                     await self.write_event(SynthesizeStopped().event())
             except ConnectionError:
                 return
-            has_spoken = not queued.ends_stream
             if self._texts.empty():
-                self._is_speaking = False
-                self._fall_silent()
+                self._rest()
 
     async def _speak(self, queued: QueuedText) -> None:
         """Send a text as audio, or an error; clients wait for the end of the audio, whatever happened."""
-        has_begun = False
+        has_begun = is_open = False
+        is_whole = not isinstance(queued.text, ArrivingText)
+        if is_whole:
+            self._work()
         try:
-            if not queued.ends_stream:
-                async with aclosing(self._run(queued).all_pieces()) as pieces:
-                    async for piece in pieces:
-                        if not has_begun:
-                            await self.write_event(AudioStart(**FORMAT).event())
-                        has_begun = True
+            async with aclosing(self._pieces(queued)) as pieces:
+                async for piece in pieces:
+                    if piece.content and not is_open:
+                        self._work()
+                        await self.write_event(AudioStart(**FORMAT).event())
+                        has_begun = is_open = True
+                    if piece.content:
                         await self.write_event(AudioChunk(**FORMAT, audio=piece.content).event())
+                    if piece.ends_sentence and is_open and not is_whole:
+                        await self.write_event(AudioStop().event())
+                        is_open = False
+                        self._rest()
         except ConnectionError:
             raise
         except Exception as error:
             await self._report(error)
         if not has_begun:
             await self.write_event(AudioStart(**FORMAT).event())
-        await self.write_event(AudioStop().event())
+        if is_open or not has_begun:
+            await self.write_event(AudioStop().event())
+
+    async def _pieces(self, queued: QueuedText) -> AsyncGenerator[FilePiece, None]:
+        """The pieces of a text; none of one that arrives and has ended without words."""
+        if not isinstance(queued.text, ArrivingText) or await queued.text.begins():
+            async with aclosing(self._run(queued).all_pieces()) as pieces:
+                async for piece in pieces:
+                    yield piece
+
+    def _work(self) -> None:
+        """Note that the connection is sent speech."""
+        self._is_speaking = True
+        self._silent.remove(self)
+
+    def _rest(self) -> None:
+        """Note that the connection only waits for the client."""
+        self._is_speaking = False
+        self._fall_silent()
 
     def _run(self, queued: QueuedText) -> SpeechRun:
         name = (queued.voice.name if queued.voice else None) or DEFAULT_VOICE
-        fields = {"input": queued.text, "voice": name, "response_format": AudioFormat.PCM}
+        arriving = queued.text if isinstance(queued.text, ArrivingText) else None
+        text = "text" if arriving is not None else queued.text
+        fields = {**queued.settings, "input": text, "voice": name, "response_format": AudioFormat.PCM}
         try:
             body = SpeechBody.model_validate(fields)
         except ValidationError as error:
             raise validation_error(error.errors(include_url=False, include_context=False)) from error
-        return self._service.speak(body, self._caller, budget=queued.budget)
+        return self._service.speak(body, self._caller, arriving)
 
     async def _report(self, error: Exception) -> None:
         failure = as_api_error(error)

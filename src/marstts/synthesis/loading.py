@@ -6,6 +6,7 @@ Upstream: bundles, one of which, "mini", is in the package; `models`.  Downstrea
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from marstts import models
 from marstts.bundle import PUBLISHED, Bundle, find_bundle, in_known_case, load_bundle, read_info
 from marstts.errors import ConfigError, MissingExtraError, require
 from marstts.generation.engine import Engine, EngineKind
+from marstts.synthesis.model_session import ModelSession
+from marstts.synthesis.speaking import Speaking
 from marstts.synthesis.synthesizer import Synthesizer
 
 
@@ -21,27 +24,28 @@ def load(model: Path | str = "mini", engine: EngineKind | str = EngineKind.AUTO,
     Hugging Face hub, "mars6-turbo" or "mars5-english".
 
     The last two are published models. They are downloaded and converted when they are first used. With `paper` the
-    model speaks without what this project adds at synthesis (`Synthesizer.as_in_paper`).
+    model speaks without what this project adds at synthesis (`Speaking.paper`).
 
     Raises CheckpointError if there is no such model or its folder is corrupt, and ConfigError for an unknown engine.
     """
     kind, model = parse_engine(engine), in_known_case(model)
     folder = published_bundle(model, kind) if model in PUBLISHED else find_bundle(model)
     synthesizer = open_synthesizer(folder, kind)
-    return synthesizer.as_in_paper() if paper else synthesizer
+    return replace(synthesizer, usual=Speaking(paper=True)) if paper else synthesizer
 
 
 def open_synthesizer(folder: Path, kind: EngineKind) -> Synthesizer:
     """Open the bundle in a folder."""
     bundle, opened = open_bundle_and_engine(folder, choose_engine(kind, folder))
     opened_model = models.open_model(bundle, opened)
-    return Synthesizer(
+    session = ModelSession(
         name=bundle.name,
         revision=bundle.info.revision,
         model=opened_model,
         codec=bundle.codec,
         encoders={**bundle.voice_encoders, **models.model_encoders(opened_model, bundle.codec)},
     )
+    return Synthesizer(session)
 
 
 def parse_engine(name: EngineKind | str) -> EngineKind:

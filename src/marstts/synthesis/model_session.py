@@ -1,6 +1,6 @@
 """A model session: the steps between a text and its takes, for one model with its codec and speaker encoders.
 
-Upstream: `loading.load`.  Downstream: `runner`, which orders the steps; `synthesizer`, which users call.
+Upstream: `loading.load`.  Downstream: `runner`, which orders the steps; `synthesizer`, which has one.
 MARS6 (arXiv:2501.05787), Sec. IV.  Deviations: every sentence starts at the lowest top-p, independent of the last one.
 
     text -> sentences -> requests -> (scheduler) -> tokens -> take -> speech
@@ -25,7 +25,7 @@ from marstts.generation.engine import AttentionEngine, Engine
 from marstts.generation.request import Request, RequestState, SamplingConfig, StopReason
 from marstts.generation.speech_model import SpeechModel
 from marstts.speaker.base import SpeakerEncoder
-from marstts.synthesis.backoff import BackoffConfig
+from marstts.synthesis.backoff import PAPER, BackoffConfig
 from marstts.synthesis.sentence import Attempt, too_short
 from marstts.synthesis.speech import EDGE_BELOW_PEAK_DB, MAX_TAIL_SECONDS, NO_WORD_TIMES, Speech, Take, join, silence
 from marstts.synthesis.words.attention_path import PathSearch, SentencePlaces, search_path
@@ -33,7 +33,6 @@ from marstts.synthesis.words.audible_steps import FRAMES_PER_STEP, audible_steps
 from marstts.synthesis.words.flaws import TakeFlaw, find_flaws
 from marstts.synthesis.words.word_times import TimedSpan, Word, words_of, words_on_path
 from marstts.synthesis.words.written_forms import forms_of, lead_of
-from marstts.text.lexicon import Lexicon
 from marstts.text.segments import Segment
 from marstts.voice import Voice
 
@@ -56,12 +55,9 @@ class ModelSession:
 
     backoff: BackoffConfig = field(default_factory=BackoffConfig)
 
-    lexicon: Lexicon | None = None
-    """The user's pronunciations."""
-
     paper: bool = False
     """Whether it speaks as the paper says: takes are neither ended nor refused by the model's attention to their words,
-    and continue from the whole prefix. `Synthesizer.as_in_paper` sets this and what belongs to it."""
+    and continue from the whole prefix. `as_in_paper` sets this and what belongs to it."""
 
     revision: str = ""
     """Digest of the tensors of the model's bundle; empty for a model in memory."""
@@ -70,6 +66,17 @@ class ModelSession:
     def label(self) -> str:
         """`NAME@REVISION`: which weights speak."""
         return labeled(self.name, self.revision)
+
+    def as_in_paper(self) -> ModelSession:
+        """The same model without all that this project adds at synthesis (docs/paper.md lists it).
+
+        Takes are sampled again where they are too short or silent, and for no other reason; nothing ends, repairs or
+        divides a sentence, but for one of more than a thousand characters; no offset is added to the style.
+        """
+        model: Any = self.model
+        if getattr(model, "style_offset", ()):
+            model = replace(model, style_offset=())
+        return replace(self, model=model, backoff=PAPER, paper=True)
 
     @property
     def engine(self) -> Engine[Any]:
@@ -146,6 +153,7 @@ class ModelSession:
             top_p=row.request.top_p,
             lead_seconds=lead_of(segment),
             extra_pause_seconds=segment.pause_seconds,
+            duration=segment.duration,
         )
 
     def unchecked_take(self, segment: Segment, row: RequestState, decoded: tuple[Codes, Waveform] | None) -> Take:
@@ -159,6 +167,7 @@ class ModelSession:
             top_p=row.request.top_p,
             lead_seconds=lead_of(segment),
             extra_pause_seconds=segment.pause_seconds,
+            duration=segment.duration,
         )
 
     def word_timing(self, segment: Segment, search: PathSearch, start: int, end: int) -> Callable[[], tuple[Word, ...]]:

@@ -37,8 +37,6 @@ class PreparedText:
 
     def __init__(self, text: str, manner: Manner = USUAL_MANNER) -> None:
         """Read the first segment; raises TextError where there is none, or where SSML is malformed."""
-        if not isinstance(text, str):
-            raise TextError(f"expected a text, but this is a {type(text).__name__}; `speak_many` takes several texts")
         self._text, self._start = text, text[:LANGUAGE_CHARACTERS]
         self._left_out: dict[str, None] = {}
         self._warnings: tuple[str, ...] | None = None
@@ -60,14 +58,15 @@ class PreparedText:
         """Names of the voices that the text asks for."""
         self.has_rates = any(segment.rate != 1.0 for segment in known)
         """Whether the text asks for other rates, as far as it is read."""
+        self.has_durations = any(segment.duration is not None for segment in known)
+        """Whether the text states how long passages of it last."""
         self._num_left = sum(bool(segment.text) for segment in known)
         self._num_given = self._num_characters = 0
         if self.is_whole:
             self._segments = iter(known)
         self._following, self._pause = self._next_spoken()
         if self._following is None:
-            advice = f"{ENGLISH_ONLY}; give an English text" if has_words(text) else "give a text with words or numbers"
-            raise TextError(f"{quote_start(text)}: there is nothing to speak in it; {advice}")
+            raise nothing_to_speak(text)
         self._following = replace(self._following, lead_seconds=self._pause)
 
     def __iter__(self) -> Iterator[SpokenSegment]:
@@ -115,6 +114,12 @@ class PreparedText:
         for passage in passages:
             self._left_out |= dict.fromkeys(passage.left_out)
             yield from with_forms(passage)
+
+
+def nothing_to_speak(text: str) -> TextError:
+    """The error for a text without anything that can be spoken."""
+    advice = f"{ENGLISH_ONLY}; give an English text" if has_words(text) else "give a text with words or numbers"
+    return TextError(f"{quote_start(text)}: there is nothing to speak in it; {advice}")
 
 
 def quote_start(text: str) -> str:

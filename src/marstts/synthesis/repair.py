@@ -59,6 +59,7 @@ def join_parts(segment: Segment, parts: Sequence[Take], attempts: int) -> Take:
         warning="; ".join(warnings) or None,
         lead_seconds=lead_of(segment),
         extra_pause_seconds=segment.pause_seconds,
+        duration=segment.duration,
         timing=partial(tuple, words),
         flaws=tuple(flaws),
         repaired=DIVIDED,

@@ -90,6 +90,10 @@ class SentenceSource(Protocol):
         """Return the next sentence, while `num_waiting` requests wait; None where none can be begun now."""
         ...
 
+    def wait(self) -> bool:
+        """Wait for a sentence of a text that is still being written; False where there is nothing to wait for."""
+        ...
+
 
 @dataclass(eq=False)
 class Unsent:
@@ -143,7 +147,7 @@ class Runner:
                     yield from self._begin(item)
                 if self._scheduler.is_busy:
                     yield from self._step()
-                elif not self._decoding:
+                elif not self._decoding and not source.wait():
                     return
                 yield from self._check_decoded()
         finally:

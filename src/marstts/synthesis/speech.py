@@ -28,7 +28,7 @@ from marstts.synthesis.words import captions
 from marstts.synthesis.words.flaws import TakeFlaw
 from marstts.synthesis.words.word_times import Word
 from marstts.text.phones import readable
-from marstts.text.segments import SENTENCE_PAUSE_SECONDS
+from marstts.text.segments import SENTENCE_PAUSE_SECONDS, Duration
 from marstts.text.sentences import last_mark
 from marstts.voice import Prefix, Voice
 
@@ -81,6 +81,9 @@ class Take:
 
     extra_pause_seconds: float = 0.0
     """Silence after the take that the text asks for, in addition to the usual one."""
+
+    duration: Duration | None = None
+    """Length of the passage that it is a part of, where the text states one."""
 
     timing: Callable[[], tuple[Word, ...]] | None = None
     """Computes `words`; None where the model has no word times."""
@@ -136,6 +139,9 @@ class Chunk:
 
     text: str = ""
     """The normalized sentence."""
+
+    written: str = ""
+    """The sentence as it was written, where its words are known."""
 
     take: Take | None = None
     """The take of the sentence, with its last chunk."""
@@ -277,9 +283,14 @@ def join(takes: Sequence[Take]) -> Waveform:
 
 def spaced(take: Take, *, is_last: bool) -> Samples:
     """(N,) the take with faded ends, between the pauses that the text asks for."""
-    rate = take.waveform.sample_rate
-    before, after = silence(take.lead_seconds, rate), silence(pause_of(take, is_last=is_last), rate)
-    return np.concatenate([before.samples, audio.join([take.waveform]).samples, after.samples])
+    after = silence(pause_of(take, is_last=is_last), take.waveform.sample_rate)
+    return np.concatenate([led(take), after.samples])
+
+
+def led(take: Take) -> Samples:
+    """(N,) the take with faded ends, after the pause that the text asks for."""
+    before = silence(take.lead_seconds, take.waveform.sample_rate)
+    return np.concatenate([before.samples, audio.join([take.waveform]).samples])
 
 
 def pause_of(take: Take, *, is_last: bool) -> float:

@@ -112,6 +112,11 @@ def read_lexicon(path: Path | str) -> Lexicon:
     return Lexicon(respellings)
 
 
+def lexicon_of(pronunciations: Mapping[str, str]) -> Lexicon:
+    """The lexicon of words and their pronunciations; raises DataError for what is no entry."""
+    return Lexicon(dict(read_entry(f"{word}\t{said}") for word, said in pronunciations.items()))
+
+
 def read_entry(line: str) -> tuple[str, str]:
     """The word and the pronunciation of one line; raises DataError."""
     word, tab, pronunciation = line.partition("\t")

@@ -61,6 +61,16 @@ class Pauses:
         return round(float(getattr(self, boundary.value)) - before, 6)
 
 
+@dataclass(frozen=True)
+class Duration:
+    """How long a passage lasts, with the pauses in it."""
+
+    number: int
+    """Of the passage in its document."""
+
+    seconds: float
+
+
 @dataclass(frozen=True, kw_only=True)
 class Segment:
     """A sentence, or a pause alone, and how it is spoken."""
@@ -76,5 +86,8 @@ class Segment:
 
     voice: str | None = None
     """Name of the voice that speaks; None is the default voice."""
+
+    duration: Duration | None = None
+    """Length of the passage that it is a part of, where the text states one."""
 
     boundary: Boundary = Boundary.SENTENCE

@@ -1,8 +1,8 @@
 """A subset of SSML 1.1 (https://www.w3.org/TR/speech-synthesis11): a document in, segments out.
 
 Upstream: a text that begins with `<speak`.  Downstream: `reading`, which normalizes the text of each segment.
-Honored: `break`, `p`, `s`, `sub`, `say-as`, `prosody rate`, `voice`, `phoneme`. The text of any other
-element is kept, and a warning names it. Entities and documents that refer to others are refused.
+Honored: `break`, `p`, `s`, `sub`, `say-as`, `prosody` with `rate` and `duration`, `voice`, `phoneme`. The text of any
+other element is kept, and a warning names it. Entities and documents that refer to others are refused.
 """
 
 from __future__ import annotations
@@ -19,11 +19,13 @@ from marstts.errors import DataError, TextError
 from marstts.text.bounded_xml import DeclarationError, Malformed, parse_xml
 from marstts.text.lexicon import read_pronunciation, respell
 from marstts.text.numbers.words import cardinal, one_by_one, ordinal
-from marstts.text.segments import BREAK_SECONDS, MAX_PAUSE_SECONDS, MAX_RATE, MIN_RATE, Segment
+from marstts.text.segments import BREAK_SECONDS, MAX_PAUSE_SECONDS, MAX_RATE, MIN_RATE, Duration, Segment
 
 MAX_CHARACTERS = 4 * 2**20
 MAX_ELEMENTS = 500_000
 MAX_DEPTH = 50
+MAX_SECONDS = 24 * 3600.0
+"""Longest duration of a passage."""
 
 RATES = {"x-slow": 0.6, "slow": 0.8, "medium": 1.0, "default": 1.0, "fast": 1.25, "x-fast": 1.6}
 PARAGRAPH_PAUSE_SECONDS = 0.4
@@ -48,6 +50,7 @@ class _Writer:
     """Collects segments; text with the same style grows into one, in time that is linear in the document."""
 
     unknown: dict[str, None] = field(default_factory=dict)
+    num_durations: int = 0
     _done: list[Segment] = field(default_factory=list)
     _style: Segment | None = None
     """Style of the segment that grows; None where the next text begins one."""
@@ -55,12 +58,16 @@ class _Writer:
 
     def write(self, text: str, style: Segment) -> None:
         """Add text in a style."""
-        if self._style is None or (self._style.rate, self._style.voice) != (style.rate, style.voice):
+        if self._style is None or self._manner_of(self._style) != self._manner_of(style):
             if not text.strip():
                 return
             self._finish()
             self._style = style
         self._pieces.append(text)
+
+    @staticmethod
+    def _manner_of(style: Segment) -> tuple[object, ...]:
+        return style.rate, style.voice, style.duration
 
     def pause(self, seconds: float, style: Segment) -> None:
         """Add silence after what was written; before it, as a segment of its own."""
@@ -148,9 +155,12 @@ def _read_styled(element: Element, name: str, style: Segment, writer: _Writer, d
     if name in ("p", "s"):
         writer.end_sentence()
     if name == "prosody":
-        others = sorted(set(element.keys()) - {"rate"})
+        others = sorted(set(element.keys()) - {"rate", "duration"})
         writer.unknown.update(dict.fromkeys(f"prosody {other}" for other in others))
         style = replace(style, rate=_rate(element.get("rate"), style.rate))
+        if (stated := element.get("duration")) is not None:
+            writer.num_durations += 1
+            style = replace(style, duration=Duration(writer.num_durations, _duration(stated)))
     elif name == "voice":
         style = replace(style, voice=element.get("name") or style.voice)
     elif name not in _IGNORED and name not in ("p", "s"):
@@ -168,6 +178,16 @@ def _read_children(element: Element, style: Segment, writer: _Writer, depth: int
         if isinstance(child.tag, str):
             _read_element(child, style, writer, depth + 1)
         writer.write(_SPACE.sub(" ", child.tail or ""), style)
+
+
+def _duration(stated: str) -> float:
+    """Seconds of a passage; TextError for what is no time, or none at all."""
+    match = _TIME.fullmatch(stated.strip())
+    seconds = 0.0 if match is None or match["number"] in ("", ".") else float(match["number"])
+    seconds /= 1000 if match is not None and match["unit"] == "ms" else 1
+    if not 0.0 < seconds <= MAX_SECONDS:
+        raise TextError(f"prosody duration: expected a time such as 2.5s or 800ms, but came {stated[:40]!r}")
+    return seconds
 
 
 def _name(element: Element) -> str:

@@ -72,8 +72,9 @@ export async function listVoices() {
   return (await (await request("v1/audio/voices")).json()).voices;
 }
 
-function speechFields({ text, voice, seed, speed }) {
-  return { model: "tts-1", input: text, voice, seed, speed };
+// `settings`: fields of a request that are not the usual ones.
+function speechFields({ text, voice, seed, speed, settings = {} }) {
+  return { model: "tts-1", input: text, voice, seed, speed, ...settings };
 }
 
 // The events of a speech while it is generated: raw PCM, words and sentences. `sentence`: the number of the only one.
@@ -120,6 +121,11 @@ export async function createVoice(name, recordings, transcript, consent) {
   return (await upload("v1/audio/voices", { name, audio_sample: recordings, transcript, consent })).json();
 }
 
+// `shares`: voices by name or id, each with a number.
+export async function mixVoices(name, shares) {
+  return (await post("v1/audio/voices/mix", { name, voices: shares })).json();
+}
+
 export async function renameVoice(id, name) {
   return (await post(`v1/audio/voices/${encodeURIComponent(id)}`, { name })).json();
 }
@@ -128,6 +134,8 @@ export async function renameVoice(id, name) {
 export function deleteVoice(id) {
   return request(`v1/audio/voices/${encodeURIComponent(id)}`, { method: "DELETE", keepalive: true });
 }
+
+const asPython = (value) => JSON.stringify(value).replaceAll(/:true(?=[,}])/g, ":True").replaceAll('":', '": ');
 
 // The requests of other programs that give the same speech.
 export function asCode(speech) {
@@ -140,7 +148,8 @@ export function asCode(speech) {
       `import openai\n\nclient = openai.OpenAI(base_url="${SERVER}v1", api_key="none")\n` +
       `speech = client.audio.speech.create(\n    model="tts-1", voice=${JSON.stringify(speech.voice)},\n` +
       `    input=${JSON.stringify(speech.text)},\n` +
-      `    speed=${speech.speed}, response_format="mp3", extra_body={"seed": ${speech.seed}},\n)\n` +
+      `    speed=${speech.speed}, response_format="mp3",\n` +
+      `    extra_body=${asPython({ seed: speech.seed, ...speech.settings })},\n)\n` +
       `speech.write_to_file("speech.mp3")`,
   };
 }

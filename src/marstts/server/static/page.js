@@ -17,7 +17,35 @@ function speechFields() {
     voice: chosenVoice()?.id ?? "",
     seed: Number(byId("version").value) - 1,
     speed: Number(byId("speed").value),
+    settings: moreSettings(),
   };
+}
+
+// "Anna=emma, Tom=ross" as an object; `read` makes a value of what is behind the sign.
+function pairs(id, read = (value) => value) {
+  const stated = byId(id).value.split(",").filter((pair) => pair.includes("="));
+  return Object.fromEntries(stated.map((pair) => {
+    const place = pair.indexOf("=");
+    return [pair.slice(0, place).trim(), read(pair.slice(place + 1).trim())];
+  }));
+}
+
+// Fields of a request for what was chosen under "More settings".
+function moreSettings() {
+  const fields = {
+    dialogue: byId("dialogue").value.trim(),
+    seconds: byId("seconds").value === "" ? "" : Number(byId("seconds").value),
+    style_of: byId("style-of").value.trim(),
+    voices: pairs("cast"),
+    pauses: pairs("pauses", Number),
+    lexicon: pairs("lexicon"),
+    top_p: byId("top-p").value === "" ? "" : Number(byId("top-p").value),
+    continuation: byId("continuation").value,
+    paper: byId("paper").checked || "",
+  };
+  if (fields.seconds !== "") fields.speed = 1;
+  const isStated = (value) => value !== "" && (typeof value !== "object" || Object.keys(value).length > 0);
+  return Object.fromEntries(Object.entries(fields).filter(([, value]) => isStated(value)));
 }
 
 // Speak the text in the field, or all parts of the book; `goesOn`: from where its reading was interrupted.
@@ -75,6 +103,11 @@ on("key-form", "submit", async () => {
   await fillVoices(voice);
   byId("key-form").hidden = true;
   show("");
+});
+on("mix-form", "submit", async () => {
+  const mixed = await api.mixVoices(byId("mix-name").value.trim(), pairs("shares", Number));
+  await fillVoices(mixed.id);
+  show(`The voice ${mixed.name} can speak now.`);
 });
 on("speech-form", "submit", () => speak());
 on("speak-all", "click", () => speak(true));

@@ -3,7 +3,7 @@
 import { byId } from "./dom.js";
 
 const STORE = "marstts";
-const FIELDS = ["text", "speed", "version"];
+const FIELDS = ["text", "speed", "version", "dialogue", "seconds", "style-of", "cast", "pauses", "lexicon", "top-p", "continuation"];
 let kept = {};
 
 export function restore() {

@@ -39,6 +39,11 @@ class SpokenSegment(Segment):
     lead_seconds: float = 0.0
     """Silence before the text, where nothing is spoken before it."""
 
+    @property
+    def written(self) -> str:
+        """The sentence as it was written."""
+        return " ".join(form.written for form in self.forms)
+
 
 def forms_of(segment: Segment) -> tuple[WrittenForm, ...]:
     """The written forms of a segment's words; empty where they are not known."""
