@@ -24,6 +24,10 @@ _MAY_BE_DOCUMENT = re.compile(r"[\ufeff\s]*(?:<(?:s(?:p(?:e(?:a(?:k)?)?)?)?|\?(?
 """The start of a text that may turn out to be a document of SSML, which is read whole."""
 
 
+SURROGATE = re.compile("[\ud800-\udfff]")
+"""Halves of pairs of UTF-16, which are no characters."""
+
+
 class TextInPieces:
     """An iterator of segments that have words; `wait` blocks until there is one."""
 
@@ -133,6 +137,8 @@ class TextInPieces:
         for piece in pieces:
             if not isinstance(piece, str):
                 raise TextError(f"expected a text in pieces, but one of them is a {type(piece).__name__}")
+            if SURROGATE.search(piece):
+                raise TextError("expected characters, but a piece of the text has half of a surrogate pair")
             if len(self._start) < LANGUAGE_CHARACTERS:
                 self._start += piece
             yield piece
