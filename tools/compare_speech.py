@@ -152,6 +152,7 @@ def results(voices: list[str], texts: tuple[str, ...]) -> Iterator[tuple[str, An
             yield f"streamed file {voice} {number}", in_file(["--stream"])(text, voice)
         many = tts.speak_many(list(texts), voice, seeds=SEED, batch=3)
         for result in sorted(many, key=lambda each: each.index):
+            assert result.speech is not None, result.error
             yield f"speak_many {voice} {result.index}", [of_takes(result.speech.takes), digest(result.speech.samples)]
         yield from over_http(tts, texts, voice)
         yield f"lines {voice}", lines(texts, voice)

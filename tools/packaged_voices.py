@@ -19,7 +19,7 @@ def main() -> None:
     for name in packaged_names():
         path = PACKAGED_VOICES / f"{name}{VOICE_SUFFIX}"
         before = Voice.load(path)
-        after = adapt_voice(mini, before)
+        after = adapt_voice(mini.session, before)
         if after is before:
             print(f"{name}: fits")
             continue

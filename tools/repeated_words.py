@@ -140,7 +140,7 @@ def main() -> None:
     recognizers = {word: LoopRecognizer(word) for word in words}
     mini = load("mini")
     model: Any = mini.session.model
-    as_written = replace(mini, model=replace(model, spelling=Spelling.AS_WRITTEN))
+    as_written = replace(mini, session=replace(mini.session, model=replace(model, spelling=Spelling.AS_WRITTEN)))
     systems: dict[str, Speak] = {
         "commas, first attempt": partial(first_attempts, as_written),
         "colons, first attempt": partial(first_attempts, mini),

@@ -274,7 +274,8 @@ def mean_embedding(
     """(E,) each -> (E,): the direction of their mean, with their mean length."""
     if weights is not None:
         lengths = np.linalg.norm(embeddings, axis=1)
-        mean, length = np.average(np.float64(embeddings), axis=0, weights=weights), np.average(lengths, weights=weights)
+        mean = np.average(np.asarray(embeddings, dtype=np.float64), axis=0, weights=weights)
+        length = np.average(lengths, weights=weights)
         return np.asarray(mean * (length / max(float(np.linalg.norm(mean)), 1e-9)), dtype=np.float32)
     mean = np.mean(embeddings, axis=0, dtype=np.float64)
     length = np.linalg.norm(embeddings, axis=1).mean()

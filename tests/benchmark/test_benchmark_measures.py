@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +16,7 @@ from marstts.errors import BenchmarkError
 from marstts.generation.request import StopReason
 from marstts.synthesis.loading import load
 from marstts.synthesis.synthesizer import Synthesizer
+from scripted import with_parts
 
 pytestmark = pytest.mark.slow  # all of them measure
 
@@ -33,7 +33,7 @@ def test_sample_texts_have_the_requested_length(seconds):
 
 
 def test_takes_have_exactly_the_length_of_their_characters(toy):
-    speech = replace(toy, backoff=fixed_length_backoff()).speak(sample_text(1.0), random_voice(toy))
+    speech = with_parts(toy, backoff=fixed_length_backoff()).speak(sample_text(1.0), random_voice(toy))
     [take] = speech.takes
     expected = math.ceil(len(take.text) / CHARACTERS_PER_SECOND * toy.codec.spec.patch_rate)
     assert len(take.codes[0]) == expected and take.stop is StopReason.MAX_PATCHES and take.attempts == 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +20,7 @@ from marstts.synthesis import clone as cloning
 from marstts.synthesis.backoff import BackoffConfig
 from marstts.synthesis.loading import load
 from marstts.training.mars5.run_folder import SpeechRate, read_rate, read_vocabulary
+from scripted import with_parts
 
 pytestmark = [pytest.mark.slow, pytest.mark.end_to_end]
 
@@ -156,7 +156,7 @@ def test_recordings_become_a_mars5_that_speaks(shards: Path, reference: Waveform
     marstts("export", ar_run, *options, "--top-p", 0.9, "--output", tmp_path / "given")
     assert read_info(tmp_path / "given").sampling.top_p == 0.9
 
-    synthesizer = replace(load(bundle), backoff=BackoffConfig(attempts=1))
+    synthesizer = with_parts(load(bundle), backoff=BackoffConfig(attempts=1))
     voice = cloning.clone(reference, None, codec=synthesizer.session.codec, encoders=synthesizer.session.encoders)
     speech, again = (synthesizer.speak("La le lo.", voice, seed=3) for _ in range(2))
     assert len(speech.samples) and np.array_equal(speech.samples, again.samples)

@@ -11,8 +11,10 @@ import pytest
 from marstts.metrics import sphinx
 from marstts.synthesis.backoff import BackoffConfig
 from marstts.synthesis.loading import load
+from marstts.synthesis.speaking import Speaking
 from marstts.synthesis.synthesizer import Synthesizer
 from marstts.text.lexicon import Lexicon, read_entry
+from scripted import with_parts
 
 NAMES = {
     "Nguyen": ("W IH1 N", "N UW Y EH N"),
@@ -54,9 +56,9 @@ def recognized(decoder: Any, synthesizer: Synthesizer, word: str) -> bool:
 
 
 def test_a_dictionary_improves_how_names_are_recognized(decoder: Any) -> None:
-    plain = replace(load(), backoff=BackoffConfig(attempts=1))
+    plain = with_parts(load(), backoff=BackoffConfig(attempts=1))
     entries = dict(read_entry(f"{word}\t{said}") for word, (said, _) in NAMES.items())
-    respelled = replace(plain, lexicon=Lexicon(entries))
+    respelled = replace(plain, usual=Speaking(lexicon=Lexicon(entries)))
     without, with_entries = ([recognized(decoder, each, word) for word in NAMES] for each in (plain, respelled))
     assert sum(with_entries) >= sum(without) + MIN_GAIN, (without, with_entries)
     assert sum(with_entries) >= 0.7 * len(NAMES)

@@ -29,6 +29,7 @@ from marstts.errors import BenchmarkError, MarsError
 from marstts.generation.loop import RunningBatch, step
 from marstts.generation.request import Limits, Prompt, Request
 from marstts.generation.scheduler import AsyncScheduler
+from marstts.synthesis.backoff import BackoffConfig
 from marstts.synthesis.loading import load
 from marstts.synthesis.speech import Chunk
 from marstts.synthesis.synthesizer import Synthesizer
@@ -113,10 +114,15 @@ def num_patches(tts: Synthesizer, seconds: float) -> int:
     return max(1, math.ceil(seconds * tts.session.codec.spec.patch_rate))
 
 
+def with_backoff(tts: Synthesizer, backoff: BackoffConfig) -> Synthesizer:
+    """The synthesizer with other rules of when a take is sampled again."""
+    return replace(tts, session=replace(tts.session, backoff=backoff))
+
+
 def measure_speech(case: Case) -> list[Figures]:
     """Text to audio, codec included. `rtf` is per second of tokens: audio trimmed from takes counts as speech."""
     started = time.perf_counter()
-    tts = replace(load(case.model, case.engine), backoff=fixed_length_backoff())
+    tts = with_backoff(load(case.model, case.engine), fixed_length_backoff())
     loading = time.perf_counter() - started
     voice = random_voice(tts)
     tts.speak(sample_text(WARM_UP_SECONDS), voice)
@@ -131,7 +137,7 @@ def measure_speech(case: Case) -> list[Figures]:
 
 def measure_concurrency(case: Case) -> list[Figures]:
     """Latency with concurrent callers: each asks for a few seconds, reads the whole stream, and asks again."""
-    tts = replace(load(case.model, case.engine), backoff=fixed_length_backoff())
+    tts = with_backoff(load(case.model, case.engine), fixed_length_backoff())
     rows = []
     for callers in case.concurrency:
         each = -(-case.requests // callers)
@@ -175,7 +181,7 @@ def first_audible_seconds(chunks: Iterator[Chunk]) -> float:
 
 def measure_memory(case: Case) -> list[Figures]:
     """Peak memory of loading and of speaking once at the reference length."""
-    tts = replace(load(case.model, case.engine), backoff=fixed_length_backoff())
+    tts = with_backoff(load(case.model, case.engine), fixed_length_backoff())
     tts.speak(sample_text(case.reference_seconds), random_voice(tts))
     row = {"seconds": case.reference_seconds, "peak_megabytes": peak_megabytes()}
     if case.engine == "cuda":

@@ -143,7 +143,7 @@ def find_systems(name: str, options: SystemOptions) -> list[System]:
     if name == CODEC_RESYNTHESIS:
         assert options.metrics_model is not None
         opened = load_model(options.metrics_model)
-        return [CodecResynthesis(opened.codec, opened.label)]
+        return [CodecResynthesis(opened.session.codec, opened.session.label)]
     if name == EspeakNg.name:
         return [EspeakNg()]
     model, _, variant = name.partition("@")

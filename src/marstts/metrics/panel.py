@@ -194,7 +194,7 @@ def open_speaker_metric(name: str, config: MetricsConfig) -> SpeakerEncoder:
         from marstts.synthesis.loading import load  # opens a whole model, which the other metrics do without
 
         assert config.model is not None, "parse_metrics leaves out the model's encoder where there is no model"
-        encoders = load(config.model).encoders
+        encoders = load(config.model).session.encoders
         if name not in encoders:
             raise ConfigError(f"{config.model}: has no {name} encoder, so the metric {name!r} cannot be computed")
         return encoders[name]
