@@ -18,6 +18,7 @@ from marstts.text.lexicon import Lexicon, read_entry
 from marstts.text.phones import readable
 from marstts.text.pronunciation.words import PhoneUse, phones_of
 from marstts.text.reading import Manner, read_text
+from marstts.text.sentences import last_mark
 from marstts.text.tokenizers.byte_pairs import BytePairs
 
 Answer = dict[str, Any]
@@ -69,6 +70,7 @@ class Reader:
             {
                 "text": segment.text,
                 "readable": readable(segment.text),
+                "mark": last_mark(segment.text),
                 "voice": segment.voice,
                 "lead": segment.lead_seconds,
                 "pause": segment.pause_seconds,

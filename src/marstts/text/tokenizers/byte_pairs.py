@@ -11,6 +11,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from functools import cached_property, lru_cache
+from itertools import pairwise
 
 _CONTRACTION = re.compile(r"'(?:[sdmtSDMT\u017f]|[lL]{2}|[vV][eE]|[rR][eE])")
 _SPACES = re.compile(r"\s*[\r\n]|\s+(?!\S)|\s+")
@@ -64,7 +65,7 @@ class BytePairs:
         symbols = byte_symbols()
         parts = [symbols[byte] for byte in word.encode()]
         while len(parts) > 1:
-            ranked = [(self.ranks.get(pair, len(self.ranks)), pair) for pair in zip(parts, parts[1:], strict=False)]
+            ranked = [(self.ranks.get(pair, len(self.ranks)), pair) for pair in pairwise(parts)]
             rank, best = min(ranked)
             if rank == len(self.ranks):
                 break
