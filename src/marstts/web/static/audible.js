@@ -1,3 +1,4 @@
+// @ts-check
 // How audible a take is, frame by frame, as `synthesis.words.audible_steps`: in silence no word is said.
 
 export const FRAMES_PER_STEP = 8;

@@ -1,3 +1,4 @@
+// @ts-check
 // Backoff: how long a sentence may be, how bold each attempt is, why a take is refused (MARS6, Sec. IV-B3), as
 // `synthesis.backoff`.
 

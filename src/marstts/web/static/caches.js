@@ -1,3 +1,4 @@
+// @ts-check
 // Keys and values of the global decoder: buffers with room for later positions, as `mars6.engines.row_caches`.
 
 /** @import {ModelSizes} from "./types.js" */

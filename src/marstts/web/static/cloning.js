@@ -1,3 +1,4 @@
+// @ts-check
 // Cloning in the tab: a recording to the three embeddings of a shallow voice, as `synthesis.clone` and `speaker.mini`.
 // The package also looks for speech by voice activity detection, and for a second speaker; the tab does not.
 

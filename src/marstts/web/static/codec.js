@@ -1,3 +1,4 @@
+// @ts-check
 // The codec's decoder: codes of patches to samples, piece by piece, as `codec.mini.MiniDecoding`.
 
 /** @import {CodecSizes, Runtime, Session} from "./types.js" */

@@ -1,3 +1,4 @@
+// @ts-check
 // The edges of a sentence that is sent while it is made, as `synthesis.stream_edges`, and the span of a recording.
 
 const [FRAME, HOP] = [2048, 512]; // samples; frames in which sound is looked for

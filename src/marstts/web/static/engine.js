@@ -1,3 +1,4 @@
+// @ts-check
 // The engine: MARS6 by ONNX Runtime, one patch after another, as `mars6.engines.onnx` for a single row.
 
 /** @import {ModelSizes, Runtime, Session, Tensor} from "./types.js" */

@@ -1,3 +1,4 @@
+// @ts-check
 // The fast Fourier transform of a power of two of complex numbers, in place.
 
 /** @typedef {{size: number, cosines: Float64Array, sines: Float64Array, order: Uint32Array}} Plan */

@@ -1,3 +1,4 @@
+// @ts-check
 // Flaws of a take: words that are missing or broken off, loops, sounds after the last word, as
 // `synthesis.words.flaws`. What the package finds in the loudness (`word_counts`) is not looked for here.
 

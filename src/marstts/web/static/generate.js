@@ -1,3 +1,4 @@
+// @ts-check
 // The loop of one take: patch after patch, until speech ends or may not go on, as `generation.loop` for a single row.
 
 /** @import {Sampling} from "./types.js" */

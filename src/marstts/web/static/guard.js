@@ -1,3 +1,4 @@
+// @ts-check
 // The guard of a take that is being made: ends it after its last word, and gives it up where it cannot be saved, as
 // `synthesis.words.guard`.
 

@@ -1,3 +1,4 @@
+// @ts-check
 // The sources of speech that the codec filters, pulses at its F0, as `codec.harmonics`.
 
 const MAX_NYQUIST_RATIO = 0.98; // bound of the harmonics' frequencies

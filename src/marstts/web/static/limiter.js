@@ -1,3 +1,4 @@
+// @ts-check
 // A peak limiter for audio that comes in pieces, as `audio.limiter`: never beyond ±1, never cut off flat.
 
 import { joined } from "./edges.js";

@@ -1,3 +1,4 @@
+// @ts-check
 // Loudness after ITU-R BS.1770-4, as `audio.loudness`: tells whether a take or a recording is audible.
 
 const [BLOCK_SECONDS, STEP_SECONDS] = [0.4, 0.1];

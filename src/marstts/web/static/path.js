@@ -1,3 +1,4 @@
+// @ts-check
 // The most likely path of a take through its sentence, from attention: a Viterbi search with durations, as
 // `synthesis.words.attention_path.PathSearch`.
 

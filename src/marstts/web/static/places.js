@@ -1,3 +1,4 @@
+// @ts-check
 // The places of a sentence that a step can attend to: its start, words, marks between them, its end; and their prices,
 // as `synthesis.words.attention_path.SentencePlaces`.
 

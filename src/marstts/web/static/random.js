@@ -1,3 +1,4 @@
+// @ts-check
 // Random numbers that depend on their seeds alone: PCG's younger relative sfc32 (C. Doty-Humphrey, PractRand).
 
 /**

@@ -1,3 +1,4 @@
+// @ts-check
 // A sentence: which take is sampled next and which one is kept, as `synthesis.sentence`. A sentence that stays flawed
 // is said with other seeds; the package divides it after that, the tab does not.
 

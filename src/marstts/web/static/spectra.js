@@ -1,3 +1,4 @@
+// @ts-check
 // Log-mel spectrograms, as `audio.spectral`: the features of speaker encoders and timbre encoder.
 
 import { transform } from "./fft.js";

@@ -1,3 +1,4 @@
+// @ts-check
 // The speech of a text: its sentences one after another, with pauses between them.
 
 /** @import {Model} from "./take.js" */

@@ -1,3 +1,4 @@
+// @ts-check
 // The offset of style embeddings that a bundle asks for, as `mars6.speech.with_offset`.
 
 /**

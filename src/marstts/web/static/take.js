@@ -1,3 +1,4 @@
+// @ts-check
 // One take of a sentence: patches are made, decoded as soon as they can be, trimmed, limited, and looked at for flaws.
 
 /** @import {Codec} from "./codec.js" */
@@ -29,6 +30,7 @@ const MAX_CHUNK_PATCHES = 24;
  * @property {Codec} codec
  * @property {Backoff} backoff
  * @property {Sampling} sampling
+ * @property {() => Promise<void>} breathe is awaited after every patch; an error that it throws ends the speech
  */
 
 /**
@@ -88,6 +90,7 @@ export class Take {
     let last = { patches: [], attention: [], stop: "patch limit" };
     for await (const row of generate(engine, request)) {
       last = row;
+      await this.model.breathe();
       guard?.check(row);
       const ready = row.patches.length - codec.sizes.lookaheadPatches;
       const stop = row.stop ? row.patches.length : this.decodedPatches + chunk;

@@ -1,3 +1,4 @@
+// @ts-check
 // Tensors for ONNX Runtime.
 
 /** @import {Runtime, Tensor} from "./types.js" */

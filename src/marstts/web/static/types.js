@@ -1,3 +1,4 @@
+// @ts-check
 // Types that several modules use; no code.
 
 /**

@@ -1,3 +1,4 @@
+// @ts-check
 // Word times: when each word of a take is said, from the path of its attention, as `synthesis.words.word_times`.
 
 import { FRAMES_PER_STEP } from "./audible.js";
