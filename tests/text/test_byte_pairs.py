@@ -17,8 +17,8 @@ SPECIAL = ["<|startoftext|>", "<|endoftext|>", "[16000]", "[48000]"]
 PACKAGED = Path(marstts.__file__).parent / "models_data" / "mini" / "tokenizer.json"
 PIECES = [
     "the ", "cat", " sat", "'s", "'LL", "'Ve", "don't", "12345", "½", "²", "é", "e\u0301", "Ж", "漢字", "😀", "\n",
-    "\r\n",    "  ", "\t", " \n ", "\u00a0", "\u2003", "\x1c", "\x85", "—", "...", "!?", "_", "[48000]", "[480", "<|endoftext|>",
-    "\ud800", "\u017f", "'\u017f", "\u0000", *PHONE_TOKENS[:3],
+    "\r\n", "  ", "\t", " \n ", "\u00a0", "\u2003", "\x1c", "\x85", "—", "...", "!?", "_", "[48000]", "[480",
+    "<|endoftext|>", "\ud800", "\u017f", "'\u017f", "\u0000", *PHONE_TOKENS[:3],
 ]  # fmt: skip
 
 

@@ -12,23 +12,10 @@ import numpy as np
 import pytest
 from recorded import write_recorded
 
-from marstts.errors import ConfigError
-from marstts.web.packages import COPIED, find_packages
+from marstts.web.packages import COPIED
 from marstts.web.site import STATIC
 
 pytestmark = [pytest.mark.slow]
-REPOSITORY = Path(__file__).parents[2]
-
-
-@pytest.fixture(scope="session")
-def node_modules(monkeypatch_session: pytest.MonkeyPatch) -> Path:
-    monkeypatch_session.chdir(REPOSITORY)
-    if shutil.which("node") is None:
-        pytest.skip("needs Node.js")
-    try:
-        return find_packages()
-    except ConfigError as error:
-        pytest.skip(str(error))
 
 
 @pytest.fixture(scope="module")
@@ -90,9 +77,7 @@ def test_paths_words_and_flaws_are_those_of_the_package(found: dict[str, Any], r
     assert found["audible"] < 1e-4
     np.testing.assert_allclose(found["spans"], words["spans"], atol=2e-3)
     assert [word[0] for word in found["words"]] == [word[0] for word in words["words"]]
-    np.testing.assert_allclose(
-        [word[1:] for word in found["words"]], [word[1:] for word in words["words"]], atol=2e-3
-    )
+    np.testing.assert_allclose([word[1:] for word in found["words"]], [word[1:] for word in words["words"]], atol=2e-3)
     assert found["flaws"] == words["flaws"]
 
 

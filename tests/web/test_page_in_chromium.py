@@ -18,8 +18,6 @@ import pytest
 
 from marstts import audio
 from marstts.audio import Waveform, read, resample, write
-from marstts.errors import ConfigError
-from marstts.web.packages import find_packages
 from marstts.web.site import write_site
 
 pytestmark = [pytest.mark.slow, pytest.mark.end_to_end, pytest.mark.timeout(1500)]
@@ -83,15 +81,9 @@ class Host:
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(REPOSITORY)
-        try:
-            packages = find_packages()
-        except ConfigError as error:
-            pytest.skip(str(error))
+def site(tmp_path_factory: pytest.TempPathFactory, node_modules: Path) -> Path:
     folder = tmp_path_factory.mktemp("host") / "site"
-    write_site(folder, "mini", packages)
+    write_site(folder, "mini", node_modules)
     return folder
 
 

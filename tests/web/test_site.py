@@ -75,7 +75,7 @@ def test_parts_list_what_a_visit_loads_with_its_sizes(site: Path) -> None:
     for files in parts.values():
         assert files and all((site / file["path"]).stat().st_size == file["bytes"] for file in files)
     assert {Path(file["path"]).name for file in parts["runtime"]} == set(COPIED["onnxruntime-web"].values())
-    assert [voice["name"] for voice in described["voices"]][0] == "ada"
+    assert described["voices"][0]["name"] == "ada"
     assert described["model"]["label"] == read_info(BUNDLE).label
 
 

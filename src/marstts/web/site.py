@@ -366,5 +366,3 @@ def licenses(packages: Path, bundle: Path) -> str:
     for place in sorted(bundle.rglob("NOTICE")):
         lines += ["", place.read_text(encoding="utf-8").strip()]
     return "\n".join(lines) + "\n"
-
-
