@@ -4,7 +4,8 @@
 # the tests.
 # perturbed: the tests that speak, on ten perturbed copies of the packaged model: takes as on other processors.
 # WORKERS: how pytest spreads the tests over processes, one of one thread for each core; empty for a single process.
-# dist: wheel and sdist in dist/, checked and spoken with.  site: the documents as a static site in site/.
+# dist: wheel and sdist in dist/, checked and spoken with.  site: the documents as a static site in site/, with the page that
+# speaks in the browser in site/tab/, for which npm copies two packages to build/npm.
 # lock: write the versions of the environment into constraints.txt, which `test` and the Dockerfile install.
 PYTHON ?= python3
 VENV ?= .venv
@@ -17,7 +18,7 @@ WORKERS ?= --numprocesses auto --maxprocesses 8 --dist worksteal
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 export PYTHONDONTWRITEBYTECODE =  # the tests start many processes, which would compile the package again and again
 
-.PHONY: figures speak test check check-fast tests end-to-end perturbed lint types dist site format lock
+.PHONY: figures speak test check check-fast tests end-to-end perturbed lint types dist npm site format lock
 
 speak: $(VENV)/light
 	$(VENV)/bin/marstts speak "$(TEXT)" --reference $(REFERENCE) --output speech.wav
@@ -91,8 +92,18 @@ $(VENV)/docs: pyproject.toml
 	$(VENV)/bin/python -m pip install --quiet --group docs
 	touch $@
 
-site: $(VENV)/docs
+# The versions are those of src/marstts/web/package.json; no script of a package runs.
+npm: build/npm/installed
+
+build/npm/installed: src/marstts/web/package.json
+	mkdir -p build/npm
+	cp src/marstts/web/package.json build/npm/
+	npm install --prefix build/npm --ignore-scripts --no-audit --no-fund --no-package-lock --loglevel error
+	touch $@
+
+site: $(VENV)/docs $(VENV)/light npm
 	$(VENV)/bin/python -m mkdocs build --quiet --strict
+	$(VENV)/bin/marstts web --output site/tab
 
 lock:
 	$(VENV)/bin/python -m pip freeze --exclude-editable | grep -Ev '^(torch|triton|nvidia-|pip)' > constraints.txt

@@ -66,6 +66,7 @@ EXAMPLES = {
     "bundle upgrade": "marstts bundle upgrade older-bundle --output newer-bundle",
     "convert": "marstts convert model-2000100.pt --tokenizer eng-tok-512.model --output turbo --onnx",
     "doctor": "marstts doctor mars6-turbo --file model-2000100.pt --file eng-tok-512.model",
+    "web": "marstts web --output site/tab",
     "benchmark": "marstts benchmark --model mini --quick",
     "evaluate": "marstts evaluate --system mini",
     "evaluate testset": f"marstts evaluate testset {MANIFEST} --output testset.jsonl --speakers 8 --sentences 200",

@@ -30,6 +30,7 @@ NOTES = {
     "evaluation": "test sets, systems, tables",
     "benchmark": "speed and memory",
     "server": "HTTP base",
+    "web": "speech in the tab",
     "metrics": "WER, SIM, MOS predictors",
     "synthesis": "text + voice → speech",
     "training": "all gradients",

@@ -46,7 +46,7 @@ def test_every_token_stands_for_a_word_of_the_sentence_as_it_was() -> None:
     assert RISING in read.text
     string = f"<|startoftext|>{read.text}<|endoftext|>"
     ids, offsets = tokenizer.encode_with_offsets(string)
-    spans = read.original_spans(sentence_spans(string, read.text, offsets))
+    spans = np.array(read.original_spans(sentence_spans(string, read.text, offsets)))
     assert len(ids) == len(spans) and ids[1] >= tokenizer.vocab_size - len(PHONE_TOKENS)
     covered = {place for start, end in spans if start >= 0 for place in range(start, end)}
     letters = {place for place, character in enumerate(sentence) if character.isalpha()}

@@ -76,7 +76,7 @@ def test_capitals_letters_and_interjections_are_spelled_as_words(written: str, s
 def test_three_equal_words_or_two_equal_pairs_have_colons_for_commas(written: str, simple: str):
     spelled = spell(written, Spelling.SIMPLE)
     assert spelled.text == simple
-    assert spelled.places.tolist() == list(range(len(written) + 1))
+    assert list(spelled.places) == list(range(len(written) + 1))
 
 
 @pytest.mark.parametrize(
@@ -110,11 +110,11 @@ def test_in_any_text_places_ascend_no_letter_is_lost_and_spelling_again_changes_
     for text, each in zip(texts, spelled, strict=True):
         assert len(each.places) == len(each.text) + 1 and each.places[-1] == len(text)
         assert (np.diff(each.places) >= 0).all() and not text[: each.places[0]].strip('" ')
-        assert set(each.places.tolist()) >= {place for place, character in enumerate(text) if character.isalnum()}
+        assert set(each.places) >= {place for place, character in enumerate(text) if character.isalnum()}
         # a quotation mark shows where a sentence starts, and is lost
         assert '"' in text or spell(each.text, Spelling.SIMPLE).text == each.text
-        ends = np.arange(len(each.text))
-        spans = each.original_spans(np.stack([ends, ends + 1], axis=1))
+        ends = range(len(each.text))
+        spans = np.array(each.original_spans([(end, end + 1) for end in ends])).reshape(-1, 2)
         assert ((spans[:, 0] < spans[:, 1]) & (spans[:, 1] <= len(text))).all()
     monkeypatch.setattr("marstts.mars6.spelling._UNUSUAL", re.compile(""))  # every text is read piece by piece
     assert [spell(text, Spelling.SIMPLE).text for text in texts] == [each.text for each in spelled]
@@ -128,7 +128,7 @@ def test_a_letter_that_is_the_whole_text_is_named_and_ends_with_a_mark(written: 
     spelled = spell(written, Spelling.SIMPLE)
     assert spelled.text == simple
     assert spell(written, Spelling.AS_WRITTEN).text == written
-    assert spelled.original_spans(np.array([[0, len(simple)]]))[0].tolist()[0] == written.index(written.strip('"')[0])
+    assert spelled.original_spans([(0, len(simple))])[0][0] == written.index(written.strip('"')[0])
 
 
 def test_texts_without_capitals_and_single_letters_stay():
@@ -167,4 +167,4 @@ def test_the_published_model_reads_no_hyphen(text: str) -> None:
     spelled = spell(text, Spelling.EM_DASHES)
     assert not set(spelled.text) & set(DASHES) and len(spelled.text) == len(text)
     assert spelled.text.replace("\u2014", "-") == text.translate(dict.fromkeys(map(ord, DASHES), "-"))
-    assert spelled.original_spans(np.array([[0, len(text)]])).tolist() == [[0, len(text)]]
+    assert spelled.original_spans([(0, len(text))]) == [(0, len(text))]

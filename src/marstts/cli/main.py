@@ -116,6 +116,7 @@ COMMANDS = {
         "doctor", "doctor", "Examine a model before it is used, or a machine before a recipe.", extra="released"
     ),
     "serve": LazyCommand("serve", "serve", "Serve speech over HTTP.", extra="serve"),
+    "web": LazyCommand("web", "web", "Write a static site that speaks in the browser."),
     "benchmark": LazyCommand("benchmark", "benchmark", "Measure speed, latency and memory on this machine."),
     "evaluate": LazyCommand("evaluate", "evaluate", "Score synthesized speech against recordings.", extra="eval"),
     "report": LazyCommand("report", "report", "Compare the scores of several systems.", extra="eval"),

@@ -19,8 +19,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
-from pydantic_core import from_json
-
 from marstts.errors import FileError, MarsError, escaped_character
 
 LARGE_EXPONENT = re.compile(r"[eE]\+?\d{3}")
@@ -142,6 +140,8 @@ def parse_json(text: str, name: str, kind: type[MarsError] = FileError) -> Any:
     That is also the case for more than 200 levels, whole numbers of more than 4,300 digits, half letters (lone
     surrogates), and numbers that are not finite.
     """
+    from pydantic_core import from_json  # a compiled package, which reading of text does without
+
     try:
         value = from_json(text.encode("utf-8"), allow_inf_nan=False)
         if LARGE_EXPONENT.search(text):

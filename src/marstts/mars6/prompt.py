@@ -14,20 +14,39 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from marstts.errors import ConfigError, DataError, TextError, VoiceError
+from marstts.errors import DataError, TextError, VoiceError
 from marstts.mars6.config import IDENTITY, STYLE, Mars6Config, patchify
+from marstts.mars6.prompt_text import (
+    END,
+    QUALITY_RATES,
+    SPECIAL_TOKENS,
+    START,
+    prompt_string,
+    quality_prefix,
+    sentence_spans,
+    without_special_tokens,
+)
 from marstts.mars6.spelling import Spelling, read_aloud
 from marstts.text.pronunciation.words import PhoneUse
 from marstts.text.tokenizers.bpe import BPE
 from marstts.voice import Voice
 
-START, END = "<|startoftext|>", "<|endoftext|>"
-
-QUALITY_RATES = (8000, 16000, 22050, 24000, 44100, 48000)
-"""Sample rates of recordings that the quality prefix distinguishes, in Hz."""
-
-SPECIAL_TOKENS = (START, END, *(f"[{rate}]" for rate in QUALITY_RATES))
-"""Strings that are one token each, in the order of their ids."""
+__all__ = [
+    "END",
+    "QUALITY_RATES",
+    "SPECIAL_TOKENS",
+    "START",
+    "Mars6Prompt",
+    "PromptBatch",
+    "build_prompt",
+    "check_embeddings",
+    "collate",
+    "prefix_tokens",
+    "prompt_string",
+    "quality_prefix",
+    "sentence_spans",
+    "without_special_tokens",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,29 +67,6 @@ class Mars6Prompt:
 
     text_spans: NDArray[np.int64] | None = None
     """(S, 2) characters of the sentence that each token stands for, see `sentence_spans`."""
-
-
-def quality_prefix(rate: int | None) -> str:
-    """The prefix token of recordings with this sample rate: "[48000]"; rates between two count as the lower.
-
-    `rate` is the original sample rate, whatever the file was resampled to since. None gives no prefix, as in the
-    ablation of the paper's Table I.
-    """
-    if rate is None:
-        return ""
-    known = [quality for quality in QUALITY_RATES if quality <= rate]
-    if not known:
-        raise ConfigError(f"a quality of {rate} Hz was asked for; the model's lowest is {QUALITY_RATES[0]} Hz")
-    return f"[{known[-1]}]"
-
-
-def prompt_string(text: str, *, quality: int | None, transcript: str | None = None) -> str:
-    """The string the encoder reads: the transcript of the prefix, if there is one, and then the text.
-
-    Special tokens written out in text or transcript lose their brackets: only the prompt itself may use them.
-    """
-    words = text if transcript is None else f"{transcript} {text}"
-    return f"{START}{quality_prefix(quality)}{without_special_tokens(words)}{END}"
 
 
 def build_prompt(
@@ -99,22 +95,8 @@ def build_prompt(
         voice.embeddings[IDENTITY],
         voice.embeddings[STYLE],
         prefix_tokens(voice, config),
-        spelled.original_spans(sentence_spans(string, spelled.text, offsets)),
+        np.array(spelled.original_spans(sentence_spans(string, spelled.text, offsets)), np.int64).reshape(-1, 2),
     )
-
-
-def sentence_spans(prompt: str, text: str, offsets: Sequence[tuple[int, int]]) -> NDArray[np.int64]:
-    """(S, 2): first character and last + 1 in `text` of each token of a prompt string, which ends with it.
-
-    offsets: places of the tokens in the prompt string. -1 for tokens that are not of the text.
-    """
-    spans = np.array(offsets, dtype=np.int64).reshape(-1, 2)
-    end = len(prompt) - len(END)
-    start = end - len(text)
-    if prompt[start:end] != text:  # a special token was written out in the text, so places are unknown
-        return np.full_like(spans, -1)
-    inside = (spans[:, 1] > start) & (spans[:, 0] < end)
-    return np.where(inside[:, None], np.maximum(spans - start, 0), -1)
 
 
 def prefix_tokens(voice: Voice, config: Mars6Config) -> NDArray[np.int64]:
@@ -137,14 +119,6 @@ def check_embeddings(voice: Voice, config: Mars6Config) -> None:
                 f"the {role} embedding of voice {voice.name!r} {found}, but this model needs ({size},): clone the "
                 "recording again with this model"
             )
-
-
-def without_special_tokens(text: str) -> str:
-    """`text` in which nothing will be taken for a special token."""
-    for token in SPECIAL_TOKENS:
-        while token in text:  # again, because taking one away may join the halves of another
-            text = text.replace(token, token.strip("<|>[]"))
-    return text
 
 
 # Prompts of different lengths as one padded batch, for all engines.

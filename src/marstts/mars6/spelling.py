@@ -11,11 +11,9 @@ character keeps the place that it came from, so that word times and flaws are th
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
-
-import numpy as np
-from numpy.typing import NDArray
 
 from marstts.text.intonation import final_contours
 from marstts.text.lexicon import respell
@@ -97,27 +95,26 @@ class SpelledText:
 
     text: str
 
-    places: NDArray[np.int64]
+    places: Sequence[int]
     """(characters + 1,) the character of the sentence as it was that each stands for, and its length."""
 
-    def original_spans(self, spans: NDArray[np.int64]) -> NDArray[np.int64]:
+    def original_spans(self, spans: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
         """spans (S, 2) of this text, first character and last + 1, -1 for none -> those of the sentence as it was."""
-        original = np.stack([self.places[spans[:, 0]], self.places[spans[:, 1] - 1] + 1], axis=1)
-        return np.where(spans < 0, -1, original)
+        return [(-1, -1) if first < 0 else (self.places[first], self.places[last - 1] + 1) for first, last in spans]
 
 
 def spell(text: str, spelling: Spelling) -> SpelledText:
     """`text` in this spelling."""
     if spelling is Spelling.EM_DASHES:
-        return SpelledText(text.translate(EM_DASHES), np.arange(len(text) + 1))
+        return SpelledText(text.translate(EM_DASHES), range(len(text) + 1))
     if spelling is Spelling.SIMPLE:
         text = _RUN.sub(lambda run: run[0].replace(",", ":"), text)
     if spelling is Spelling.SIMPLE and (letter := _LONE_LETTER.fullmatch(text)):
         name = LETTER_NAMES[letter[1].lower()] + (letter["mark"] or ".")
-        return SpelledText(name, np.array([letter.start(1)] * len(name) + [len(text)]))
+        return SpelledText(name, [letter.start(1)] * len(name) + [len(text)])
     is_lone = _LONE.fullmatch(text.strip(QUOTE)) is not None
     if spelling is Spelling.AS_WRITTEN or not (is_lone or _UNUSUAL.search(text)):
-        return SpelledText(text, np.arange(len(text) + 1))
+        return SpelledText(text, range(len(text) + 1))
     places: list[int] = []
     spelled, end = "", 0
     for piece in _PIECE.finditer(text):
@@ -127,18 +124,23 @@ def spell(text: str, spelling: Spelling) -> SpelledText:
         after = text[piece.end() : piece.end() + _SURROUNDING]
         form = lone_interjection(piece[0]) if is_lone and piece[0] != QUOTE else other_form(piece[0], before, after)
         spelled += form
-        places += np.linspace(piece.start(), piece.end(), len(form), endpoint=False).astype(int).tolist()
+        places += evenly(piece.start(), piece.end(), len(form))
         is_initial = len(piece[0]) == 1 and piece[0].isupper() and form != piece[0]
         end = piece.end() + (is_initial and _INITIAL.match(after) is not None)
-    return SpelledText(spelled + text[end:], np.array([*places, *range(end, len(text) + 1)]))
+    return SpelledText(spelled + text[end:], [*places, *range(end, len(text) + 1)])
+
+
+def evenly(start: int, end: int, count: int) -> Iterator[int]:
+    """`count` places from `start` on, evenly up to `end`, which is none of them."""
+    return (start + number * (end - start) // count for number in range(count))
 
 
 def with_contours(spelled: SpelledText) -> SpelledText:
     """The text with a mark of the pitch's course before the final mark of each question that a rule knows."""
-    text, places = spelled.text, spelled.places
+    text, places = spelled.text, list(spelled.places)
     for place, contour in reversed(list(final_contours(text))):
         text = text[:place] + contour + text[place:]
-        places = np.insert(places, place, places[place])
+        places.insert(place, places[place])
     return SpelledText(text, places)
 
 
@@ -147,7 +149,9 @@ def without_contours(spelled: SpelledText) -> SpelledText:
     kept = [place for place, character in enumerate(spelled.text) if character not in (RISING, FALLING)]
     if len(kept) == len(spelled.text):
         return spelled
-    return SpelledText("".join(spelled.text[place] for place in kept), spelled.places[[*kept, len(spelled.text)]])
+    return SpelledText(
+        "".join(spelled.text[place] for place in kept), [spelled.places[place] for place in (*kept, len(spelled.text))]
+    )
 
 
 def with_phones(spelled: SpelledText, use: PhoneUse) -> SpelledText:
@@ -155,15 +159,15 @@ def with_phones(spelled: SpelledText, use: PhoneUse) -> SpelledText:
     if use is PhoneUse.NONE and PHONE_RUN.search(spelled.text) is None:
         return spelled
     pieces: list[str] = []
-    places: list[NDArray[np.int64]] = []
+    places: list[int] = []
     end = 0
     for word in phone_words(spelled.text, use):
         said = word.characters if use is not PhoneUse.NONE else respell(spelled.text[word.start : word.end])
         pieces += (spelled.text[end : word.start], said)
-        inside = np.linspace(word.start, word.end, len(said), endpoint=False).astype(int)
-        places += (spelled.places[end : word.start], spelled.places[inside])
+        places += spelled.places[end : word.start]
+        places += [spelled.places[place] for place in evenly(word.start, word.end, len(said))]
         end = word.end
-    return SpelledText("".join([*pieces, spelled.text[end:]]), np.concatenate([*places, spelled.places[end:]]))
+    return SpelledText("".join([*pieces, spelled.text[end:]]), [*places, *spelled.places[end:]])
 
 
 def read_aloud(text: str, spelling: Spelling, phones: PhoneUse) -> SpelledText:

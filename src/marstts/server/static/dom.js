@@ -1,5 +1,6 @@
 // Elements, and the message at the lower edge. Texts are set as text, never as markup.
 
+/** @type {(id: string) => any} */
 export const byId = (id) => document.getElementById(id);
 
 export function make(tag, properties = {}, ...children) {

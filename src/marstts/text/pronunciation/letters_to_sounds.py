@@ -3,17 +3,22 @@
 Upstream: `data/letters_to_sounds.npz`, written by `recipes/pronunciations/train.py`.  Downstream: `words`.
 A joint-sequence model (M. Bisani and H. Ney, "Joint-sequence models for grapheme-to-phoneme conversion", 2008): a word
 is a sequence of graphones, pairs of one or two letters with no to three phones, and an n-gram model with Kneser-Ney
-smoothing says which sequence is likely. A beam search reads a word in some milliseconds, with NumPy alone.
+smoothing says which sequence is likely. A beam search reads a word in some milliseconds, in plain Python: a browser
+that runs this has no NumPy.
 """
 
 from __future__ import annotations
 
+import sys
+import zipfile
+from array import array
+from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib.resources import files
-
-import numpy as np
-from numpy.typing import NDArray
+from itertools import accumulate
+from struct import unpack
 
 MAX_LETTERS = 30
 """Longer words are left to the model's letters."""
@@ -26,6 +31,17 @@ ID_BITS = 10
 
 START, END = 0, 1
 
+NO_BACKOFF = 128
+"""Stored where an n-gram has the back-off weight 1."""
+
+UNKNOWN = -30.0
+"""Log probability of a graphone that no word has."""
+
+
+Following = tuple[int, int, int, Sequence[int], Sequence[int], int]
+"""N-grams of one order that begin with a history: the first and last + 1 of the keys, the key without its graphone, all
+keys, their log probabilities, and the back-off of longer histories."""
+
 
 @dataclass(frozen=True, eq=False)
 class GraphoneModel:
@@ -36,39 +52,46 @@ class GraphoneModel:
 
     phones: tuple[tuple[str, ...], ...]
 
-    keys: tuple[NDArray[np.uint64], ...]
+    keys: tuple[Sequence[int], ...]
     """By order n from 1: (N,) sorted, the numbers of n graphones with `ID_BITS` each, the last one lowest."""
 
-    log_probs: tuple[NDArray[np.float32], ...]
-    backoffs: tuple[NDArray[np.float32], ...]
-    """Natural logarithms; those of the highest order are zeros."""
+    log_probs: tuple[Sequence[int], ...]
+    """(N,) by order: natural logarithms, negative, in steps of `scale`."""
+
+    backoffs: tuple[Sequence[int], ...]
+    """The same, plus `NO_BACKOFF`; those of the highest order are all that."""
+
+    scale: float
 
     @property
     def order(self) -> int:
         """Length of the longest n-grams."""
         return len(self.keys)
 
-    def score(self, histories: NDArray[np.uint64], graphones: NDArray[np.uint64]) -> NDArray[np.float32]:
-        """Log probabilities (N,) of graphones after histories (N,), the keys of the `order` - 1 graphones before."""
-        total = np.zeros(len(graphones), np.float32)
-        waiting = np.arange(len(graphones))
+    def following(self, history: int) -> list[Following]:
+        """What may follow a history, the key of the `order` - 1 graphones before, from the highest order down."""
+        found, steps = [], 0
         for order in range(self.order, 0, -1):
-            bits = np.uint64(ID_BITS * (order - 1))
-            history = histories[waiting] & ((np.uint64(1) << bits) - np.uint64(1))
-            place, found = find(self.keys[order - 1], (history << np.uint64(ID_BITS)) | graphones[waiting])
-            total[waiting[found]] += self.log_probs[order - 1][place[found]]
-            waiting, history = waiting[~found], history[~found]
-            if order > 1 and len(waiting):
-                place, found = find(self.keys[order - 2], history)
-                total[waiting[found]] += self.backoffs[order - 2][place[found]]
-        total[waiting] = -30.0
-        return total
+            history &= (1 << ID_BITS * (order - 1)) - 1
+            keys, first = self.keys[order - 1], history << ID_BITS
+            start = bisect_left(keys, first)
+            end = bisect_left(keys, first + (1 << ID_BITS), start)
+            if start < end:
+                found.append((start, end, first, keys, self.log_probs[order - 1], steps))
+            if order > 1:
+                keys = self.keys[order - 2]
+                place = bisect_left(keys, history)
+                if place < len(keys) and keys[place] == history:
+                    steps += self.backoffs[order - 2][place] - NO_BACKOFF
+        return found
 
-
-def find(keys: NDArray[np.uint64], wanted: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Places (N,) of wanted keys among sorted ones, and whether each is there."""
-    place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-    return place, keys[place] == wanted
+    def score(self, following: list[Following], graphone: int) -> float:
+        """Log probability of a graphone."""
+        for start, end, first, keys, log_probs, steps in following:
+            place = bisect_left(keys, first | graphone, start, end)
+            if place < end and keys[place] == first | graphone:
+                return -self.scale * (steps + log_probs[place])
+        return UNKNOWN
 
 
 @lru_cache(maxsize=1024)
@@ -82,33 +105,23 @@ def guess(word: str) -> tuple[str, ...] | None:
 
 def search(model: GraphoneModel, word: str, beam: int = BEAM) -> tuple[str, ...] | None:
     """The phones of the best sequence of graphones that spells `word`; None where none does."""
-    mask = (np.uint64(1) << np.uint64(ID_BITS * (model.order - 1))) - np.uint64(1)
+    mask = (1 << ID_BITS * (model.order - 1)) - 1
     by_letters = graphones_by_letters(model)
     # by letters read so far: log probability, history, and the graphones of each kept sequence
     reached: list[list[tuple[float, int, tuple[int, ...]]]] = [[] for _ in range(len(word) + 1)]
     reached[0] = [(0.0, START, ())]
     for place in range(len(word)):
         best = sorted(reached[place], key=lambda each: -each[0])[:beam]
-        options = [
-            (one, number, place + size)
-            for size in (1, 2)
-            for number in by_letters.get(word[place : place + size], ())
-            if place + size <= len(word)
-            for one in best
-        ]
-        if not options:
-            continue
-        histories = np.array([one[1] for one, _, _ in options], np.uint64)
-        numbers = np.array([number for _, number, _ in options], np.uint64)
-        scores = model.score(histories, numbers)
-        following = ((histories << np.uint64(ID_BITS)) | numbers) & mask
-        for (one, number, end), score, history in zip(options, scores.tolist(), following.tolist(), strict=True):
-            reached[end].append((one[0] + score, history, (*one[2], number)))
+        known = [model.following(history) for _, history, _ in best]
+        for size in range(1, min(2, len(word) - place) + 1):
+            for number in by_letters.get(word[place : place + size], ()):
+                reached[place + size] += (
+                    (log_prob + model.score(following, number), (history << ID_BITS | number) & mask, (*path, number))
+                    for (log_prob, history, path), following in zip(best, known, strict=True)
+                )
     if not reached[-1]:
         return None
-    histories = np.array([each[1] for each in reached[-1]], np.uint64)
-    ends = model.score(histories, np.full(len(histories), END, np.uint64))
-    sequence = max(zip(reached[-1], ends.tolist(), strict=True), key=lambda each: each[0][0] + each[1])[0][2]
+    _, _, sequence = max(reached[-1], key=lambda each: each[0] + model.score(model.following(each[1]), END))
     return tuple(phone for number in sequence for phone in model.phones[number]) or None
 
 
@@ -130,14 +143,26 @@ def packaged_model() -> GraphoneModel:
 
 def read_model(path: object) -> GraphoneModel:
     """The model in a file of `recipes/pronunciations/train.py`."""
-    with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:  # type: ignore[attr-defined]
-        rows = [row.split("\t") for row in bytes(stored["graphones"]).decode("ascii").split("\n")]
-        scale = float(stored["scale"])
-        orders = range(1, 1 + sum(name.startswith("gaps") for name in stored.files))
-        return GraphoneModel(
-            tuple(row[0] for row in rows),
-            tuple(tuple(row[1].split()) for row in rows),
-            tuple(np.cumsum(stored[f"gaps{order}"].astype(np.uint64), dtype=np.uint64) for order in orders),
-            tuple(stored[f"log_probs{order}"].astype(np.float32) * -scale for order in orders),
-            tuple((stored[f"backoffs{order}"].astype(np.float32) - 128) * -scale for order in orders),
-        )
+    with path.open("rb") as file, zipfile.ZipFile(file) as stored:  # type: ignore[attr-defined]
+        columns = {name.removesuffix(".npy"): read_column(stored.read(name)) for name in stored.namelist()}
+    rows = [row.split("\t") for row in bytes(columns["graphones"]).decode("ascii").split("\n")]
+    orders = range(1, 1 + sum(name.startswith("gaps") for name in columns))
+    return GraphoneModel(
+        tuple(row[0] for row in rows),
+        tuple(tuple(row[1].split()) for row in rows),
+        tuple(array("Q", accumulate(columns[f"gaps{order}"])) for order in orders),
+        tuple(columns[f"log_probs{order}"] for order in orders),
+        tuple(columns[f"backoffs{order}"] for order in orders),
+        float(columns["scale"][0]),
+    )
+
+
+def read_column(content: bytes) -> array:
+    """The numbers of a .npy file (version 1) of at most one axis: bytes, whole numbers of 64 bits or single floats."""
+    (length,) = unpack("<H", content[8:10])
+    header = content[10 : 10 + length].decode("latin-1")
+    kind = next(code for dtype, code in (("|u1", "B"), ("<u8", "Q"), ("<f4", "f")) if repr(dtype) in header)
+    column = array(kind, content[10 + length :])
+    if sys.byteorder == "big":
+        column.byteswap()
+    return column

@@ -1,0 +1,144 @@
+// @ts-check
+// The page: loads the parts, then speaks. This module connects the others.
+
+/** @import {Part} from "./loading.js" */
+/** @import {Chunk} from "./speech.js" */
+
+import { Callee } from "./calls.js";
+import { startCloneForm } from "./clone-form.js";
+import { attempt, byId, make, on, show } from "./dom.js";
+import { player } from "./player.js";
+import { Take } from "./takes.js";
+import { pronunciations, startReading, startTextField, text } from "./text-field.js";
+import { allVoices, chosenVoice, startVoices } from "./voice-list.js";
+
+const CONTROL_MS = 3000; // longest wait for the service worker of a first visit
+
+/** @type {any} */
+let site = null;
+/** @type {Callee} */
+let reader;
+/** @type {Callee} */
+let speech;
+/** @type {Take | null} */
+let take = null;
+let version = 0;
+
+async function start() {
+  for (const name of ["WebAssembly", "Worker", "AudioWorkletNode", "TransformStream"]) {
+    if (!(name in globalThis)) throw new Error(`This browser has no ${name}; open the page with a newer one, on https.`);
+  }
+  startTextField();
+  await control();
+  const response = await fetch("site.json");
+  site = await response.json();
+  byId("model").textContent = `${site.model.label}, marstts ${site.version}`;
+  startVoices(site.voices, site.model.label);
+  const progress = new Progress(site.parts);
+  reader = new Callee("./reader-worker.js");
+  speech = new Callee("./speech-worker.js");
+  const reading = reader.call("open", { parts: site.parts, ...site.reader }, (bytes) => progress.add("reader", bytes));
+  const speaking = speech.call("open", site, ({ part, bytes }) => progress.add(part, bytes));
+  await Promise.all([
+    reading.then(() => progress.finish("reader")).then(() => startReading(reader)),
+    speaking.then(() => ["runtime", "speaking"].forEach((part) => progress.finish(part))),
+  ]);
+  byId("speak").disabled = byId("again").disabled = false;
+  document.body.dataset.ready = "speaking";
+  await speech.call("openCloning", null, ({ part, bytes }) => progress.add(part, bytes));
+  progress.finish("cloning");
+  byId("clone").disabled = false;
+  startCloneForm(speech, site.codec.sampleRate);
+  byId("loading").hidden = true;
+  document.body.dataset.ready = "cloning";
+}
+
+// Wait until the service worker keeps what is loaded; the page works without one, too.
+async function control() {
+  if (!navigator.serviceWorker) return;
+  await navigator.serviceWorker.register("service-worker.js").catch(() => {});
+  if (navigator.serviceWorker.controller) return;
+  await Promise.race([
+    new Promise((resolve) => navigator.serviceWorker.addEventListener("controllerchange", resolve, { once: true })),
+    new Promise((resolve) => setTimeout(resolve, CONTROL_MS)),
+  ]);
+}
+
+/** Bars of the parts that are loaded. */
+class Progress {
+  /** @param {Part[]} parts */
+  constructor(parts) {
+    this.rows = new Map(parts.map((part) => [part.id, this.rowOf(part)]));
+    byId("parts").replaceChildren(...[...this.rows.values()].map(({ row }) => row));
+  }
+
+  /** @param {Part} part */
+  rowOf({ title, files }) {
+    const size = files.reduce((sum, { bytes }) => sum + bytes, 0);
+    const bar = make("progress", { max: size, value: 0, ariaLabel: title });
+    const note = make("span", { className: "note", textContent: `${(size / 1e6).toFixed(1)} MB` });
+    return { row: make("li", {}, make("span", { textContent: title }), note, bar), bar, note, size };
+  }
+
+  /** @param {string} part @param {number} bytes */
+  add(part, bytes) {
+    const { bar, note, size } = /** @type {any} */ (this.rows.get(part));
+    bar.value = Math.min(bar.value + bytes, 0.99 * size);
+    note.textContent = `${(bar.value / 1e6).toFixed(1)} of ${(size / 1e6).toFixed(1)} MB`;
+  }
+
+  /** @param {string} part */
+  finish(part) {
+    const { bar, note, size } = /** @type {any} */ (this.rows.get(part));
+    bar.value = size;
+    note.textContent = "ready";
+  }
+}
+
+async function speak() {
+  if (byId("speak").disabled || !byId("speech-form").reportValidity()) return;
+  await stop();
+  show("");
+  const [said, voice, seed] = [text(), chosenVoice(), version];
+  const found = await reader.call("ask", { sentences: said, lexicon: pronunciations() });
+  const made = new Take(said, voice.name, seed + 1, site.codec.sampleRate);
+  take = made;
+  if (found.warning) made.warnings.push(found.warning);
+  showStop();
+  const request = { sentences: found.sentences, voice, voices: allVoices(), seed };
+  try {
+    await speech.call("speak", request, (/** @type {Chunk} */ chunk) => made.push(chunk));
+  } catch (error) {
+    if (!(error instanceof Error && error.message === "stopped")) throw error;
+  } finally {
+    made.finish();
+    showStop();
+  }
+}
+
+async function stop() {
+  player.stop();
+  if (take?.isMaking) await speech.call("stop", null);
+  showStop();
+}
+
+function showStop() {
+  byId("stop").hidden = !player.sound && !take?.isMaking;
+}
+
+on("speech-form", "submit", speak);
+on("again", "click", () => {
+  version += 1;
+  return speak();
+});
+on("stop", "click", stop);
+document.addEventListener("playing", showStop);
+document.addEventListener("keydown", (press) => {
+  if (press.key === "Enter" && (press.ctrlKey || press.metaKey)) {
+    press.preventDefault();
+    attempt(speak);
+  }
+  if (press.key === "Escape") attempt(stop);
+});
+addEventListener("unhandledrejection", ({ reason }) => show(reason?.message ?? String(reason), { isError: true }));
+attempt(start);

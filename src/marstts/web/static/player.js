@@ -1,0 +1,113 @@
+// @ts-check
+// The one player of the page: a sound that may still be growing, through an AudioWorklet.
+
+/** A growing sound. */
+export class Sound {
+  /** @type {Float32Array[]} */
+  pieces = [];
+  length = 0;
+  isComplete = false;
+
+  /** @param {number} rate */
+  constructor(rate) {
+    this.rate = rate;
+  }
+
+  /** @param {Float32Array} samples */
+  push(samples) {
+    this.pieces.push(samples);
+    this.length += samples.length;
+    if (player.sound === this) player.feed(samples);
+  }
+
+  complete() {
+    this.isComplete = true;
+    if (player.sound === this) player.node?.port.postMessage({ isWhole: true });
+  }
+
+  get seconds() {
+    return this.length / this.rate;
+  }
+
+  /** All samples from one on. @param {number} first */
+  from(first) {
+    const all = new Float32Array(this.length);
+    let at = 0;
+    for (const piece of this.pieces) {
+      all.set(piece, at);
+      at += piece.length;
+    }
+    return all.subarray(first);
+  }
+
+  // As 16-bit integers.
+  get integers() {
+    return Int16Array.from(this.from(0), (value) => Math.round(Math.max(-1, Math.min(1, value)) * 32767));
+  }
+}
+
+/** Called with the position in seconds and whether the sound still plays. @typedef {(position: number, isPlaying: boolean) => void} Follow */
+
+class Player {
+  /** @type {Sound | null} */
+  sound = null;
+  /** @type {AudioWorkletNode | null} */
+  node = null;
+  /** @type {AudioContext | null} */
+  context = null;
+  /** @type {Follow} */
+  follow = () => {};
+  position = 0;
+
+  /** Play from a second on, and what is added meanwhile. @param {Sound} sound @param {number} from @param {Follow} follow */
+  async play(sound, from, follow) {
+    this.stop();
+    Object.assign(this, { sound, follow, position: from });
+    if (!this.context) {
+      this.context = new AudioContext({ sampleRate: sound.rate });
+      await this.context.audioWorklet.addModule(new URL("./player-worklet.js", import.meta.url));
+    }
+    await this.context.resume();
+    if (this.sound !== sound) return; // it was stopped meanwhile
+    const node = new AudioWorkletNode(this.context, "player", { numberOfInputs: 0, outputChannelCount: [1] });
+    this.node = node;
+    const first = Math.round(from * sound.rate);
+    node.port.onmessage = ({ data: { played, isDone } }) => {
+      if (this.node !== node) return;
+      this.position = (first + played) / sound.rate - (this.context?.outputLatency ?? 0);
+      if (isDone) this.finish();
+      else follow(Math.max(from, this.position), true);
+    };
+    node.connect(this.context.destination);
+    this.feed(sound.from(first));
+    if (sound.isComplete) node.port.postMessage({ isWhole: true });
+  }
+
+  /** @param {Float32Array} samples */
+  feed(samples) {
+    this.node?.port.postMessage({ samples: samples.slice() });
+  }
+
+  // It was played to its end: from the beginning the next time.
+  finish() {
+    const { follow } = this;
+    this.leave();
+    follow(0, false);
+  }
+
+  stop() {
+    const { follow, position, sound } = this;
+    if (!sound) return;
+    this.leave();
+    follow(position, false);
+  }
+
+  leave() {
+    this.node?.port.postMessage({ isOver: true });
+    this.node?.disconnect();
+    this.node = null;
+    this.sound = null;
+  }
+}
+
+export const player = new Player();

@@ -1,0 +1,99 @@
+// @ts-check
+// The worker that speaks and clones: the graphs of the model by ONNX Runtime.
+
+/** @import {Part} from "./loading.js" */
+/** @import {Runtime, Session, Sentence, Voice} from "./types.js" */
+/** @import {Model} from "./take.js" */
+
+import { serve } from "./calls.js";
+import { Cloner } from "./cloning.js";
+import { Codec } from "./codec.js";
+import { Engine } from "./engine.js";
+import { addressOf, download } from "./loading.js";
+import { resample } from "./resample.js";
+import { speak } from "./speech.js";
+
+const MAX_THREADS = 2; // a step is small: more threads wait for each other
+
+/** @type {any} */
+let site;
+/** @type {any} */
+let runtime;
+/** @type {Model} */
+let model;
+/** @type {Cloner | null} */
+let cloner = null;
+let speaking = 0; // number of the speech that may go on
+
+// Let messages come in between two patches: the runtime's promises alone would not.
+const channel = new MessageChannel();
+const breathe = () => new Promise((resolve) => {
+  channel.port1.onmessage = resolve;
+  channel.port2.postMessage(null);
+});
+
+/** @param {string[]} names @param {(count: number) => void} onBytes @returns {Promise<any>} */
+async function openGraphs(names, onBytes) {
+  const files = await Promise.all(names.map((name) => download(addressOf(site.parts, `${name}.onnx`), onBytes)));
+  /** @type {Record<string, Session>} */
+  const graphs = {};
+  for (const [index, name] of names.entries()) {
+    graphs[name] = await runtime.InferenceSession.create(files[index], { executionProviders: ["wasm"] });
+  }
+  return graphs;
+}
+
+serve({
+  /** Open what speaking needs; gives `{part, bytes}` as bytes come. @param {any} described */
+  async open(described, give) {
+    site = described;
+    const bytesOf = (/** @type {string} */ part) => (/** @type {number} */ bytes) => give({ part, bytes });
+    runtime = await import(addressOf(site.parts, "ort.wasm.min.mjs"));
+    const threads = self.crossOriginIsolated ? Math.min(MAX_THREADS, navigator.hardwareConcurrency) : 1;
+    runtime.env.wasm.numThreads = threads;
+    runtime.env.wasm.wasmPaths = { mjs: addressOf(site.parts, "ort-wasm-simd-threaded.mjs") };
+    runtime.env.wasm.wasmBinary = await download(addressOf(site.parts, "ort-wasm-simd-threaded.wasm"), bytesOf("runtime"));
+    const graphs = await openGraphs(["encoder", "global", "patch", "decoder", "filters", "pitch"], bytesOf("speaking"));
+    model = {
+      engine: new Engine(runtime, graphs, site.model),
+      codec: new Codec(runtime, graphs, site.codec),
+      backoff: site.backoff,
+      sampling: site.sampling,
+      breathe: async () => {},
+    };
+    return { threads };
+  },
+
+  /** Open what cloning needs. */
+  async openCloning(_, give) {
+    const names = ["identity", "style", "speaker", "timbre"];
+    const graphs = await openGraphs(names, (bytes) => give({ part: "cloning", bytes }));
+    cloner = new Cloner(runtime, graphs, site.encoders, site.codec, site.cloning, resample);
+  },
+
+  /**
+   * Speak; gives the chunks as they are made.
+   * @param {{sentences: Sentence[], voice: Voice, voices: Record<string, Voice>, seed: number}} text
+   */
+  async speak({ sentences, voice, voices, seed }, give) {
+    const number = ++speaking;
+    const check = async () => {
+      await breathe();
+      if (number !== speaking) throw new Error("stopped");
+    };
+    const clock = () => performance.now() / 1000;
+    const chunks = speak({ ...model, breathe: check }, sentences, voice, voices, seed, clock);
+    for await (const chunk of chunks) give(chunk);
+  },
+
+  /** End the speech. */
+  async stop() {
+    speaking++;
+  },
+
+  /** The embeddings of a recording at the codec's rate. @param {Float32Array} recording */
+  async clone(recording) {
+    if (!cloner) throw new Error("Cloning is still loading.");
+    return cloner.clone(recording);
+  },
+});
