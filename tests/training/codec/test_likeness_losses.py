@@ -22,17 +22,21 @@ from marstts.speaker.mini import CONFIG_FILE, WEIGHTS_FILE, MiniEncoderConfig
 from marstts.speaker.mini_model import MiniEncoderModel
 from marstts.training.codec.config import AdversarialConfig, CodecTrainingConfig, Stage, TimbreSpeakerConfig
 from marstts.training.codec.envelope import EnvelopeConfig, envelope, envelope_loss
+from marstts.training.codec.frozen import SpeakerConsistency
 from marstts.training.codec.generated_codes import GeneratedCodes, GeneratedCodesConfig
 from marstts.training.codec.losses import (
     SpeakerConsistencyConfig,
     SpeakerConsistencyLoss,
     SpeakerEmbedding,
+    SpectralLoss,
     mask_bands,
 )
 from marstts.training.codec.recognizer_loss import RecognizerConfig
 from marstts.training.codec.recordings import HeardRecordings, Recording
 from marstts.training.codec.task import CodecTask, open_task
+from marstts.training.codec.term import CodecStep
 from marstts.training.loop import LoopConfig, run
+from marstts.training.loss import Loss
 from small_whisper import as_file, small_whisper
 
 pytestmark = pytest.mark.slow
@@ -106,6 +110,10 @@ def task_of(folder: Path, **changes: Any) -> CodecTask:
     return CodecTask(settings(folder, **changes), folder / "utterances.jsonl")
 
 
+def losses_of(task: CodecTask, made: CodecStep) -> dict[str, Loss]:
+    return {loss.name: loss for term in task.terms for loss in term.losses(made)}
+
+
 def state(task: CodecTask, part: str = "") -> dict[str, torch.Tensor]:
     return {name: value.clone() for name, value in task.model.state_dict().items() if name.startswith(part)}
 
@@ -116,7 +124,7 @@ def test_a_decoder_stage_trains_what_the_speaker_embedding_adds_and_goes_on_from
     task = open_task(settings(folder), folder / "utterances.jsonl", tmp_path / "run", folder / "former")
     batch = task.segments.train(0)
     with torch.no_grad():
-        before = task.whole_timbre(batch.reference, batch.recordings)
+        before = task.timbre.of(batch.reference, batch.recordings)
         torch.testing.assert_close(before, task.model.timbre_encoder(task.model.log_mel(batch.reference)))
     weights = state(task)
     for step in range(3):
@@ -130,7 +138,7 @@ def test_timbre_depends_on_the_whole_recording_or_on_the_segment(folder: Path, r
     speaker = TimbreSpeakerConfig(encoder=str(folder / "other"), whole_ratio=ratio)
     task = task_of(folder, timbre_speaker=speaker)
     batch = task.segments.train(0)
-    found = task.speaker_embeddings(batch.reference, batch.recordings)
+    found = task.timbre.speaker_embeddings(batch.reference, batch.recordings)
     encoder = SpeakerEmbedding(str(folder / "other"), 24_000)
     whole = torch.stack([torch.from_numpy(soundfile.read(one.path, dtype="float32")[0]) for one in batch.recordings])
     with torch.no_grad():
@@ -151,7 +159,8 @@ def test_the_target_is_the_mean_of_the_persons_recordings(folder: Path) -> None:
             for who in batch.people
         ]
         assert all(len(who) == 2 for who in batch.people)
-        found = task.consistency(batch.samples, batch.samples, batch.people)
+        consistency = SpeakerConsistency(task.config, torch.device("cpu"))
+        found = consistency(batch.samples, batch.samples, batch.people)
         torch.testing.assert_close(found, loss.distance(batch.samples, torch.stack(wanted)), atol=1e-4, rtol=1e-3)
     assert 0 < float(task.train_step(0)["generated_consistency"]) < 2
 
@@ -201,9 +210,9 @@ def test_the_envelope_ignores_the_level_and_quiet_frames_and_hears_a_tilt() -> N
 
 def test_takes_are_trained_to_the_envelope_of_the_reference_in_whose_voice_they_are(folder: Path) -> None:
     task = task_of(folder, envelope=EnvelopeConfig(weight=2.0), generated_codes=takes_of(folder, swap_ratio=1.0))
-    made = task.reconstruct_step(0)
+    made = task.reconstruct(0)
     loss = SpeakerEmbedding(str(folder / "encoder"), 24_000)
-    (term,) = task.envelope_losses(made)
+    term = losses_of(task, made)["envelope"]
     wholes = [torch.from_numpy(soundfile.read(one.path, dtype="float32")[0]) for one in made.takes.batch.recordings]
     wanted = torch.cat([envelope(loss.log_mel(whole[None])) for whole in wholes])
     torch.testing.assert_close(term.value, envelope_loss(loss.log_mel(made.takes.samples), wanted))
@@ -239,17 +248,17 @@ def test_takes_are_held_to_the_spectra_and_the_words_of_the_former_codecs_output
     )
     recognizer = RecognizerConfig(folder=str(folder / "whisper"))
     task = task_of(folder, generated_codes=held, recognizer=recognizer)
-    weights = [value.clone() for value in task.former.state_dict().values()]
-    made = task.reconstruct_step(0)
-    terms = {term.name: term for term in task.former_losses(made)}
+    weights = [value.clone() for value in task.takes.former.state_dict().values()]
+    made = task.reconstruct(0)
+    terms = losses_of(task, made)
     assert terms["generated_spectral"].weight == 0.8 and terms["generated_words"].weight == 5.0
     own = made.takes.batch.is_own
     assert bool(own.any()) and not bool(own.all())
-    same = task.spectral(made.takes.samples[own], made.takes.former[own], 0)
+    same = SpectralLoss(24_000)(made.takes.samples[own], made.takes.former[own], 0)
     torch.testing.assert_close(terms["generated_spectral"].value, same)
     scores = task.train_step(0)
     assert {"generated_spectral", "generated_words"} <= scores.keys()
-    assert all(torch.equal(*pair) for pair in zip(weights, task.former.state_dict().values(), strict=True))
+    assert all(torch.equal(*pair) for pair in zip(weights, task.takes.former.state_dict().values(), strict=True))
 
 
 def test_takes_in_their_own_voices_have_the_f0_of_the_former_codecs_output(folder: Path, tmp_path: Path) -> None:
@@ -261,7 +270,7 @@ def test_takes_in_their_own_voices_have_the_f0_of_the_former_codecs_output(folde
         with torch.no_grad():
             task.model.decoder.pitch.head.bias += octaves
             torch.manual_seed(0)
-            decoded.append(task.decode_takes(0))
+            decoded.append(task.takes.decode(0))
     moved = (decoded[0].samples != decoded[1].samples).any(dim=1)
     assert torch.equal(moved, ~decoded[0].batch.is_own) and bool(moved.any())
 
@@ -273,7 +282,7 @@ def test_takes_are_fakes_for_the_discriminators_if_wanted(folder: Path) -> None:
         task_of(folder, adversarial=config)
         for config in (with_takes, with_takes.model_copy(update={"generated": False}))
     )
-    plain.discriminators.load_state_dict(task.discriminators.state_dict())
+    plain.modules["discriminators"].load_state_dict(task.modules["discriminators"].state_dict())
     torch.manual_seed(1)
     ours = task.train_step(0)
     torch.manual_seed(1)
@@ -286,11 +295,11 @@ def test_discriminators_are_trained_alone_at_first_and_then_the_codec(folder: Pa
     config = AdversarialConfig(fft_sizes=(256, 128), channels=4, crop_samples=2048, pretraining_steps=2)
     task = task_of(folder, adversarial=config)
     weights = state(task)
-    judges = [value.clone() for value in task.discriminators.state_dict().values()]
+    judges = [value.clone() for value in task.modules["discriminators"].state_dict().values()]
     for step in range(2):
         assert set(task.train_step(step)) == {"discriminator_loss"}
     assert all(torch.equal(value, weights[name]) for name, value in state(task).items())
-    members = zip(judges, task.discriminators.state_dict().items(), strict=True)
+    members = zip(judges, task.modules["discriminators"].state_dict().items(), strict=True)
     learned = {name.split(".")[1] for old, (name, value) in members if not torch.equal(old, value)}
     assert learned == {"0", "1"}, "all of them"
     assert {"spectral", "adversarial"} <= task.train_step(2).keys()
@@ -314,6 +323,29 @@ def test_a_run_with_all_options_goes_through_the_loop(folder: Path, tmp_path: Pa
     task = open_task(config, folder / "utterances.jsonl", tmp_path / "run", folder / "former")
     run(task, config.loop, tmp_path / "run")
     assert all(bool(value.isfinite().all()) for value in state(task, "decoder").values())
+
+
+def test_validation_of_the_same_weights_has_the_same_scores(folder: Path) -> None:
+    task = task_of(folder, timbre_speaker=TimbreSpeakerConfig(encoder=str(folder / "other"), whole_ratio=0.5))
+    with torch.no_grad():
+        task.model.timbre_speaker.requires_grad_(False)
+        for parameter in task.model.timbre_speaker.parameters():
+            parameter += 0.5  # so that the embedding of the speaker encoder counts
+    scores = []
+    for seed in range(8):
+        torch.manual_seed(seed)
+        scores.append(task.validate(0))
+    assert all(score == scores[0] for score in scores)
+
+
+def test_all_options_that_contradict_each_other_are_named_at_once(folder: Path) -> None:
+    with pytest.raises(ConfigError) as error:
+        task_of(
+            folder, generated_codes=None, envelope=EnvelopeConfig(), timbre_speaker=None,
+            adversarial=AdversarialConfig(generated=True, pretraining_steps=4),
+        )  # fmt: skip
+    for complaint in ("losses of takes", "pretraining_steps is 4", "timbre_speaker_size needs"):
+        assert str(error.value).count(complaint) == 1
 
 
 @pytest.mark.parametrize(

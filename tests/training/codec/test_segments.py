@@ -172,7 +172,7 @@ def test_a_frozen_timbre_keeps_voices_and_pitch_while_the_decoder_learns(people:
 def test_some_segments_are_decoded_without_a_timbre(people: Path) -> None:
     task = CodecTask(settings(timbre_dropout=0.5), people)
     torch.manual_seed(0)
-    embeddings = task.timbre_of(torch.randn(40, 1024))
+    embeddings = task.timbre.with_dropout(torch.randn(40, 1024))
     silent = int((embeddings == 0).all(dim=1).sum())
     assert 10 < silent < 30
 
@@ -182,7 +182,7 @@ def test_frequencies_move_only_where_a_timbre_embedding_tells_the_speaker(people
     task = CodecTask(settings(stage=Stage.DECODER, frequency_warp=warp), people)
     timbre = torch.ones(400, 6)
     timbre[:100] = 0
-    factors = task.frequency_factors(timbre)
+    factors = task.timbre.frequency_factors(timbre)
     assert factors is not None and bool((factors[:100] == 1).all())
     moved = factors[100:][factors[100:] != 1]
     assert 110 < len(moved) < 190 and 0.8 <= float(moved.min()) < 0.85 and 1.2 < float(moved.max()) <= 1.25

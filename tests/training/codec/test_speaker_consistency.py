@@ -22,6 +22,7 @@ from marstts.speaker.mini_model import MiniEncoderModel
 from marstts.training.codec.config import CodecTrainingConfig, Stage
 from marstts.training.codec.losses import SpeakerConsistencyConfig, SpeakerConsistencyLoss
 from marstts.training.codec.task import CodecTask
+from marstts.training.codec.terms import SpeakerConsistencyTerm
 from marstts.training.loop import LoopConfig
 from marstts.training.speaker.campplus import CamPlusPlus
 
@@ -109,11 +110,12 @@ def test_a_codec_trained_with_it_logs_it_and_leaves_encoder_and_codes(encoder: P
         CodecTask(one, tmp_path / "utterances.jsonl")
         for one in (config, config.model_copy(update={"speaker_consistency": None}))
     )
-    loss = task.speaker_consistency
-    assert loss is not None and "speaker_consistency" not in without.train_step(0)
-    before = {name: value.clone() for name, value in loss.encoder.state_dict().items()}
+    (term,) = (term for term in task.terms if isinstance(term, SpeakerConsistencyTerm))
+    trained_against = term.consistency.loss.encoder
+    assert "speaker_consistency" not in without.train_step(0)
+    before = {name: value.clone() for name, value in trained_against.state_dict().items()}
     assert 0 < float(task.train_step(0)["speaker_consistency"]) < 2
-    for name, value in loss.encoder.state_dict().items():
+    for name, value in trained_against.state_dict().items():
         torch.testing.assert_close(value, before[name], rtol=0, atol=0)
     for name, value in task.model.state_dict().items():
         same = bool(torch.equal(value, without.model.state_dict()[name]))

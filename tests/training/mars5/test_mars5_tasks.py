@@ -26,6 +26,7 @@ from marstts.mars5.prompt import CloneMode
 from marstts.mars5.repaint import DiffusionConfig
 from marstts.mars5.text import JointVocabulary, SpeechBPE
 from marstts.training.loop import LoopConfig, read_log, run
+from marstts.training.loss import total
 from marstts.training.mars5.batches import Collator, train_vocabulary
 from marstts.training.mars5.config import ArTrainConfig, NarTrainConfig
 from marstts.training.mars5.run_folder import train, trained_models
@@ -227,7 +228,7 @@ def test_gradient_checkpointing_stores_less_and_changes_no_step(
 
         batch = task.collate(task.sampler.items(0), 0)
         with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-            loss = task.score(task.passes, batch, torch.Generator().manual_seed(0))["loss"]
+            loss = total(task.losses(task.passes, batch, torch.Generator().manual_seed(0)))
             stored.append(sum(sizes))
         loss.backward()
         gradients.append({name: value.grad for name, value in task.model.named_parameters()})

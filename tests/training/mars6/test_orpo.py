@@ -22,6 +22,7 @@ from marstts.mars6.prompt import Mars6Prompt
 from marstts.text.tokenizers.bpe import BPE
 from marstts.training.checkpoint import latest, restore, save
 from marstts.training.loop import run
+from marstts.training.loss import total, values
 from marstts.training.mars6.orpo import (
     OrpoTask,
     PairCollator,
@@ -53,30 +54,30 @@ def test_loss_and_gradient_equal_those_written_out():
     weight = 0.37
     first, second = (torch.tensor(values, requires_grad=True) for values in (chosen, rejected))
     loss = orpo_loss(first, second, weight)
-    loss.total.backward()
+    total(loss).backward()
 
-    total, chosen_gradient, rejected_gradient = 0.0, [], []
+    by_hand, chosen_gradient, rejected_gradient = 0.0, [], []
     for c, r in zip(chosen, rejected, strict=True):
         p, q = math.exp(c), math.exp(r)
         ratio = (p / (1 - p)) / (q / (1 - q))
         sigmoid = ratio / (1 + ratio)
-        total += (-c - weight * math.log(sigmoid)) / 5
+        by_hand += (-c - weight * math.log(sigmoid)) / 5
         chosen_gradient.append((-1 - weight * (1 - sigmoid) / (1 - p)) / 5)
         rejected_gradient.append(weight * (1 - sigmoid) / (1 - q) / 5)
-    assert loss.total.item() == pytest.approx(total, abs=1e-9)
+    assert total(loss).item() == pytest.approx(by_hand, abs=1e-9)
     np.testing.assert_allclose(first.grad, chosen_gradient, atol=1e-6)
     np.testing.assert_allclose(second.grad, rejected_gradient, atol=1e-6)
-    assert loss.preference_accuracy.item() == np.mean(chosen > rejected)
+    assert values(loss)["preference_accuracy"].item() == np.mean(chosen > rejected)
 
 
 def test_loss_and_gradient_of_the_whole_model_equal_those_of_sides_scored_one_by_one():
     exact, alone = model(), model()
     chosen, rejected = values_of(PAIRS, exact).chunk(2)
-    loss = orpo_loss(chosen, rejected, 0.5).total
+    loss = total(orpo_loss(chosen, rejected, 0.5))
     loss.backward()
 
     collate = PairCollator(PAIRS, CONFIG, PROMPT_OF)
-    total = torch.zeros(())
+    by_hand = torch.zeros(())
     for index in range(len(PAIRS)):
         rows = collate([index])
         odds, means = [], []
@@ -98,9 +99,9 @@ def test_loss_and_gradient_of_the_whole_model_equal_those_of_sides_scored_one_by
             p = means[-1].exp()
             odds.append(p / (1 - p))
         ratio = odds[0] / odds[1]
-        total = total + (-means[0] - 0.5 * torch.log(ratio / (1 + ratio))) / len(PAIRS)
-    total.backward()
-    assert loss.item() == pytest.approx(total.item(), abs=1e-6)
+        by_hand = by_hand + (-means[0] - 0.5 * torch.log(ratio / (1 + ratio))) / len(PAIRS)
+    by_hand.backward()
+    assert loss.item() == pytest.approx(by_hand.item(), abs=1e-6)
     for (name, one), other in zip(exact.named_parameters(), alone.parameters(), strict=True):
         if one.grad is not None or other.grad is not None:
             np.testing.assert_allclose(one.grad, other.grad, atol=1e-6, err_msg=name)
@@ -175,19 +176,20 @@ def test_prefixes_are_inputs_and_not_scored():
 def test_training_raises_the_margin_of_the_chosen_sides():
     learner = task(config(loop={"steps": 12}, pairs_per_batch=4))
     with torch.no_grad():
-        before = learner.losses(learner.model, learner.collate(range(4)))[0]
+        before = values(learner.losses(learner.model, learner.collate(range(4))))
     for step in range(12):
         learner.train_step(step)
     with torch.no_grad():
-        after = learner.losses(learner.model, learner.collate(range(4)))[0]
-    assert float(after.margin) > float(before.margin) + 0.2 and float(after.chosen_nll) < float(before.chosen_nll)
+        after = values(learner.losses(learner.model, learner.collate(range(4))))
+    assert float(after["margin"]) > float(before["margin"]) + 0.2
+    assert float(after["chosen_nll"]) < float(before["chosen_nll"])
 
 
 def test_flux_of_the_chosen_side_is_equation_1():
     learner = task(config(flux={"beta": 0.7, "epsilon": 0.3}), pairs=PAIRS[:1])
     rows = learner.collate([0])
     with torch.no_grad():
-        _, flux = learner.losses(learner.model, rows)
+        flux = values(learner.losses(learner.model, rows))["flux"]
         logits, scored = teacher_forced(learner.model, rows)
     count = int(scored[0].sum())
     log_p = logits[0][:count, 0].log_softmax(dim=-1)
@@ -211,9 +213,9 @@ def test_the_loss_of_dpo_equals_the_one_written_out():
     loss = dpo_loss(sides[0], sides[1], (sides[2], sides[3]), beta, weight)
     margins = (chosen - first) - (rejected - second)
     by_hand = np.mean(np.log(1 + np.exp(-beta * margins)))
-    assert loss.preference_loss.item() == pytest.approx(by_hand, abs=1e-9)
-    assert loss.total.item() == pytest.approx(by_hand - weight * chosen.mean(), abs=1e-9)
-    assert loss.margin.item() == pytest.approx(margins.mean(), abs=1e-9)
+    assert values(loss)["preference_loss"].item() == pytest.approx(by_hand, abs=1e-9)
+    assert total(loss).item() == pytest.approx(by_hand - weight * chosen.mean(), abs=1e-9)
+    assert values(loss)["margin"].item() == pytest.approx(margins.mean(), abs=1e-9)
 
 
 def test_dpo_begins_at_the_initial_model_and_moves_the_chosen_sides_ahead_of_it():

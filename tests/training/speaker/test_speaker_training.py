@@ -21,6 +21,7 @@ from marstts.errors import CheckpointError, ConfigError, DataError
 from marstts.io.part_provenance import read_part
 from marstts.speaker.mini import MiniEncoderConfig
 from marstts.training.loop import LoopConfig, run
+from marstts.training.loss import values
 from marstts.training.speaker.augmentation import AugmentationConfig
 from marstts.training.speaker.config import EncoderKind, SpeakerTrainingConfig
 from marstts.training.speaker.export import load_encoder
@@ -105,8 +106,8 @@ def test_each_vtlp_factor_of_a_speaker_is_a_class(manifest: Path) -> None:
     assert task.head(torch.zeros(4, MODEL.size)).shape == (4, 3 * 2)
     embeddings = torch.nn.functional.normalize(task.head.directions.detach()[[4]], dim=1)  # speaker 2 at warp 0
     chosen = np.array([np.flatnonzero(task.labels == 2)[0]])
-    assert float(task.losses(embeddings, chosen, torch.tensor([0]), 0)["accuracy"]) == 1.0
-    assert float(task.losses(embeddings, chosen, torch.tensor([1]), 0)["accuracy"]) == 0.0
+    assert float(values(task.losses(embeddings, chosen, torch.tensor([0]), 0))["accuracy"]) == 1.0
+    assert float(values(task.losses(embeddings, chosen, torch.tensor([1]), 0))["accuracy"]) == 0.0
 
 
 def test_several_corpora_are_trained_on_together_and_validated_apart(manifest: Path, tmp_path: Path) -> None:

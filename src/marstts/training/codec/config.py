@@ -150,3 +150,8 @@ class CodecTrainingConfig(Config):
     def schedule(self) -> ScheduleConfig:
         """The learning-rate schedule of the codec."""
         return ScheduleConfig(learning_rate=self.learning_rate, warmup_steps=self.warmup_steps, final_lr_ratio=0.05)
+
+    @property
+    def pretraining_steps(self) -> int:
+        """First steps, in which the discriminators alone are trained."""
+        return 0 if self.adversarial is None else self.adversarial.pretraining_steps

@@ -30,6 +30,7 @@ from marstts.mars5.text import JointVocabulary
 from marstts.training import distributed
 from marstts.training.bounds import step_seed
 from marstts.training.distributed import pick_device
+from marstts.training.loss import Loss, total, values
 from marstts.training.mars5.batches import Batch, Collator, check_codec
 from marstts.training.mars5.config import ArTrainConfig, NarTrainConfig, TrainConfig
 from marstts.training.optim import learning_rate, make_ema, make_optimizer, minimize, update_ema
@@ -38,9 +39,6 @@ MODEL, EMA = "model", "average"
 """Names of the sets of weights in a checkpoint."""
 
 VALIDATION_SEED = 0
-
-Scores = dict[str, Tensor]
-"""Losses of a batch by name; `loss` is minimized."""
 
 
 class Mars5Task(ABC):
@@ -88,8 +86,8 @@ class Mars5Task(ABC):
         """All that the model computes for a batch, as one module: gradients of its parameters are averaged together."""
 
     @abstractmethod
-    def score(self, passes: nn.Module, batch: Batch, generator: torch.Generator) -> Scores:
-        """The loss of a batch and further values to log; `generator` belongs to this batch alone."""
+    def losses(self, passes: nn.Module, batch: Batch, generator: torch.Generator) -> tuple[Loss, ...]:
+        """The losses of a batch; `generator` belongs to this batch alone."""
 
     def train_step(self, step: int) -> dict[str, float | Tensor]:
         """One update, on one batch of each process."""
@@ -97,11 +95,11 @@ class Mars5Task(ABC):
         batch = self.collate(self.sampler.items(number), number).to(self.device)
         generator = torch.Generator().manual_seed(step_seed(self.config.loop.seed, number))
         with autocast(self.device.type, self.config.precision):
-            scores = self.score(self.passes, batch, generator)
+            losses = self.losses(self.passes, batch, generator)
         rate = learning_rate(step, self.config.loop.steps, self.config.optimizer)
-        norm = minimize(self.optimizer, scores["loss"], rate, self.config.optimizer.grad_clip_norm)
+        norm = minimize(self.optimizer, total(losses), rate, self.config.optimizer.grad_clip_norm)
         update_ema(self.average, self.model, step, self.config.optimizer.ema_decay)
-        return {**{name: score.detach() for name, score in scores.items()}, "gradient": norm, "learning_rate": rate}
+        return {**values(losses), "gradient": norm, "learning_rate": rate}
 
     @torch.no_grad()
     def validate(self, step: int) -> dict[str, float]:
@@ -112,8 +110,8 @@ class Mars5Task(ABC):
         for number in range(count):
             batch = self.collate_validation(self.validation_sampler.items(number), number).to(self.device)
             with autocast(self.device.type, self.config.precision):
-                scores = self.score(passes, batch, torch.Generator().manual_seed(number))
-            for name, score in scores.items():
+                losses = self.losses(passes, batch, torch.Generator().manual_seed(number))
+            for name, score in values(losses).items():
                 sums[name] = sums.get(name, 0.0) + float(score) / count
         return sums
 
@@ -155,11 +153,12 @@ class ArTask(Mars5Task):
     def whole_pass(self, model: CodecLM) -> nn.Module:
         return ArPass(model)
 
-    def score(self, passes: nn.Module, batch: Batch, generator: torch.Generator) -> Scores:
+    def losses(self, passes: nn.Module, batch: Batch, generator: torch.Generator) -> tuple[Loss, ...]:
         loss = next_token_loss(
             passes(batch), batch.tokens, batch.text_lengths, batch.token_lengths, self.config.objective
         )
-        return {"loss": loss.total, "text": loss.text, "speech": loss.speech, "accuracy": loss.accuracy}
+        parts = {"text": loss.text, "speech": loss.speech, "accuracy": loss.accuracy}
+        return Loss("loss", 1.0, loss.total), *(Loss(name, 0.0, value) for name, value in parts.items())
 
 
 class NarTask(Mars5Task):
@@ -173,13 +172,13 @@ class NarTask(Mars5Task):
     def whole_pass(self, model: ResidualTransformer) -> nn.Module:
         return NarPass(model)
 
-    def score(self, passes: nn.Module, batch: Batch, generator: torch.Generator) -> Scores:
+    def losses(self, passes: nn.Module, batch: Batch, generator: torch.Generator) -> tuple[Loss, ...]:
         noisy = add_noise(batch.codes, self.schedule, self.num_classes, generator)
         shown = drop_references(batch.reference_lengths, self.config.objective.drop_probability, generator)
         logits = passes(batch, shown, noisy.noisy, self.schedule.timesteps[noisy.steps])
         loss = bound_loss(logits, noisy, batch.lengths, self.schedule)
-        by_level = {f"loss{level}": value for level, value in enumerate(loss.levels, start=1)}
-        return {"loss": loss.total, **by_level}
+        by_level = [Loss(f"loss{level}", 0.0, value) for level, value in enumerate(loss.levels, start=1)]
+        return Loss("loss", 1.0, loss.total), *by_level
 
 
 def recompute_layers(model: nn.Module) -> None:

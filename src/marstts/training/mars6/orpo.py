@@ -45,6 +45,7 @@ from marstts.training.distributed import (
     wrap_ddp,
 )
 from marstts.training.loop import LoopConfig
+from marstts.training.loss import Loss, total, values
 from marstts.training.mars6.batches import PADDING, TrainingBatch, pad_rows
 from marstts.training.mars6.run_folder import CONFIG_FILE, EMA, MODEL, TOKENIZER_FILE
 from marstts.training.optim import OptimizerConfig, learning_rate, make_ema, make_optimizer, optimizer_step, update_ema
@@ -109,24 +110,6 @@ class PairBatch(TrainingBatch):
         return torch.arange(self.patches.shape[1], device=self.patches.device) >= self.prefix_lengths.unsqueeze(1)
 
 
-@dataclass(frozen=True)
-class PreferenceLoss:
-    """The preference loss and its parts; scalars."""
-
-    total: Tensor
-    chosen_nll: Tensor
-    """Mean negative log-probability of a chosen token, in nats."""
-
-    preference_loss: Tensor
-    """-log sigmoid of the margin (with DPO, of β times it): ln 2 where both sides are equally likely."""
-
-    margin: Tensor
-    """ORPO: the log odds ratio. DPO: how much more the chosen side has gained on the initial model, in nats a token."""
-
-    preference_accuracy: Tensor
-    """Ratio of pairs whose chosen side is more likely than the rejected one."""
-
-
 def token_log_probabilities(logits: tuple[Tensor, ...], patches: Tensor, config: Mars6Config) -> Tensor:
     """logits per level (N, layout[l], C + 1), patches (N, P) -> (N, P): log-probability of each token."""
     parts = []
@@ -148,32 +131,43 @@ def log_odds(log_probabilities: Tensor) -> Tensor:
     return log_probabilities - torch.log(-torch.expm1(log_probabilities))
 
 
-def orpo_loss(chosen: Tensor, rejected: Tensor, orpo_lambda: float, likelihood_weight: float = 1.0) -> PreferenceLoss:
-    """chosen, rejected (B,) mean log-probabilities of both sides of B pairs. arXiv:2403.07691, equations 4 to 7."""
+def orpo_loss(chosen: Tensor, rejected: Tensor, orpo_lambda: float, likelihood_weight: float = 1.0) -> tuple[Loss, ...]:
+    """chosen, rejected (B,) mean log-probabilities of both sides of B pairs. arXiv:2403.07691, equations 4 to 7.
+
+    The margin is the log odds ratio.
+    """
     margin = log_odds(chosen) - log_odds(rejected)
-    preference = -F.logsigmoid(margin).mean()
-    nll = -chosen.mean()
-    total = likelihood_weight * nll + orpo_lambda * preference
-    return PreferenceLoss(total, nll, preference, margin.mean(), share_preferred(chosen, rejected))
+    preference = Loss("preference_loss", orpo_lambda, -F.logsigmoid(margin).mean())
+    return preference_losses(chosen, rejected, preference, margin, likelihood_weight)
 
 
 def dpo_loss(
     chosen: Tensor, rejected: Tensor, reference: tuple[Tensor, Tensor], beta: float, likelihood_weight: float
-) -> PreferenceLoss:
+) -> tuple[Loss, ...]:
     """chosen, rejected (B,) and those of the initial model, mean log-probabilities. arXiv:2305.18290, equation 7.
 
     Deviations: means over a take's tokens instead of sums; the likelihood of the chosen side is added.
+    The margin is how much more the chosen side has gained on the initial model, in nats a token.
     """
     margin = (chosen - reference[0]) - (rejected - reference[1])
-    preference = -F.logsigmoid(beta * margin).mean()
-    nll = -chosen.mean()
-    total = likelihood_weight * nll + preference
-    return PreferenceLoss(total, nll, preference, margin.mean(), share_preferred(chosen, rejected))
+    preference = Loss("preference_loss", 1.0, -F.logsigmoid(beta * margin).mean())
+    return preference_losses(chosen, rejected, preference, margin, likelihood_weight)
 
 
-def share_preferred(chosen: Tensor, rejected: Tensor) -> Tensor:
-    """The ratio of pairs whose chosen side is more likely."""
-    return (chosen > rejected).to(chosen.dtype).mean()
+def preference_losses(
+    chosen: Tensor, rejected: Tensor, preference: Loss, margin: Tensor, likelihood_weight: float
+) -> tuple[Loss, ...]:
+    """The losses by their names in the log.
+
+    `chosen_nll`: nats a token. `preference_loss`: -log sigmoid of the margin (with DPO, of β times it), ln 2 where both
+    sides are equally likely. `preference_accuracy`: the ratio of pairs whose chosen side is more likely.
+    """
+    return (
+        Loss("chosen_nll", likelihood_weight, -chosen.mean()),
+        preference,
+        Loss("margin", 0.0, margin.mean()),
+        Loss("preference_accuracy", 0.0, (chosen > rejected).to(chosen.dtype).mean()),
+    )
 
 
 class PairCollator:
@@ -263,25 +257,25 @@ class OrpoTask:
         """Accumulate the gradient of a share of a batch that has `weight`; returns what to log, weighted alike."""
         whole = pairs_of_batch(self.num_pairs, self.config.pairs_per_batch, self.config.loop.seed, share.number)
         chosen = whole[share.rows(len(whole))]
-        loss, flux = self.losses(self.forward, self.collate(chosen).to(self.device))
+        losses = self.losses(self.forward, self.collate(chosen).to(self.device))
+        loss = total(losses)
         weight *= 0.0 if share.is_empty(len(whole)) else len(chosen) / len(whole)
-        ((loss.total + flux) * weight).backward()
-        parts = {**vars(loss), "loss": loss.total + flux, "flux": flux}
-        return {name: value.detach() * weight for name, value in parts.items() if name != "total"}
+        (loss * weight).backward()
+        return {name: value * weight for name, value in {**values(losses), "loss": loss.detach()}.items()}
 
-    def losses(self, model: Callable[..., Any], batch: PairBatch) -> tuple[PreferenceLoss, Tensor]:
-        """The preference loss of a batch, and the flux loss of its chosen sides."""
+    def losses(self, model: Callable[..., Any], batch: PairBatch) -> tuple[Loss, ...]:
+        """The preference losses of a batch, and the flux loss of its chosen sides."""
         config = self.config
         (chosen, rejected), logits, scored = self.log_probabilities(model, batch)
         half = len(chosen)
         count = int(scored[:half].sum())
         previous = previous_codes(batch.patches[:half], scored[:half], self.model.config)
-        flux = flux_loss(logits[:count], previous, config.flux)
+        flux = Loss("flux", 1.0, flux_loss(logits[:count], previous, config.flux))
         if not config.dpo_beta:
-            return orpo_loss(chosen, rejected, config.orpo_lambda, config.likelihood_weight), flux
+            return *orpo_loss(chosen, rejected, config.orpo_lambda, config.likelihood_weight), flux
         with torch.no_grad():
             reference = self.log_probabilities(self.initial, batch)[0]
-        return dpo_loss(chosen, rejected, reference, config.dpo_beta, config.likelihood_weight), flux
+        return *dpo_loss(chosen, rejected, reference, config.dpo_beta, config.likelihood_weight), flux
 
     def log_probabilities(
         self, model: Callable[..., Any], batch: PairBatch

@@ -39,6 +39,7 @@ from marstts.training.distributed import (
     world_size,
     wrap_ddp,
 )
+from marstts.training.loss import Loss, total, values
 from marstts.training.mars6.batches import Collator, Prefetcher, PretrainBatch, corrupt_tokens
 from marstts.training.mars6.config import PretrainConfig
 from marstts.training.mars6.guidance_distillation import distillation_loss, guided_probs
@@ -49,38 +50,15 @@ from marstts.training.optim import learning_rate, make_ema, make_optimizer, opti
 
 @dataclass(frozen=True)
 class LossOutput:
-    """The losses of a batch; scalars unless a shape is given."""
+    """The losses of a batch, and what else is needed of the model's output."""
 
-    loss: NextTokenLoss
-    """Next-token prediction of the recordings."""
-
-    flux: Tensor | None
-    """Flux loss, if configured."""
-
-    distill_loss: Tensor | None
-    """Cross-entropy with the distribution of the teacher, if there is one."""
-
-    hidden_state_loss: Tensor | None
-    """Weighted; with a teacher of letters, if configured."""
+    losses: tuple[Loss, ...]
+    """In the order in which they are added: next-token prediction of the recordings (`loss`; per level `loss0`,
+    `accuracy0`, …), minimized unless there is a teacher; of a teacher `distill_loss` and `hidden_state_loss`; `flux`.
+    """
 
     cross_attention: tuple[Tensor, ...]
     """(B, H, T, slots + S) of the requested layers."""
-
-    @property
-    def total(self) -> Tensor:
-        """The loss to minimize."""
-        total = self.loss.total if self.distill_loss is None else self.distill_loss
-        others = [loss for loss in (self.hidden_state_loss, self.flux) if loss is not None]
-        return sum(others, start=total)
-
-    @property
-    def named(self) -> dict[str, Tensor]:
-        """Scores for the log: `loss`, per level `loss0`, `accuracy0`, …, and the other losses that there are."""
-        by_level = {"loss": self.loss.levels, "accuracy": self.loss.accuracy}
-        named = {f"{name}{level}": value for name, values in by_level.items() for level, value in enumerate(values)}
-        others = {name: getattr(self, name) for name in ("flux", "distill_loss", "hidden_state_loss")}
-        parts = {"loss": self.loss.total, **named, **others}
-        return {name: value.detach() for name, value in parts.items() if value is not None}
 
 
 class PretrainTask:
@@ -209,7 +187,7 @@ class PretrainTask:
         is_guided = step < guidance.end_step and guidance.weight > 0
         scored = self.scored_patches(whole, share.number)[chosen, : on_cpu.patches.shape[1]].to(self.device)
         output = self.losses(self.forward, batch, guidance.layers if is_guided else (), inputs, scored)
-        total, scores = output.total, output.named
+        losses = list(output.losses)
         if is_guided:
             loss = attention_guidance_loss(
                 output.cross_attention,
@@ -219,9 +197,9 @@ class PretrainTask:
                 num_slots=self.model.num_slots,
                 boundaries=batch.boundaries,
             )
-            total, scores["attention_guidance"] = total + guidance.weight * loss, loss.detach()
-        (total * weight).backward()
-        scores |= attention_scores(output.cross_attention, batch.patch_lengths, guidance.heads)
+            losses.append(Loss("attention_guidance", guidance.weight, loss))
+        (total(losses) * weight).backward()
+        scores = values(losses) | attention_scores(output.cross_attention, batch.patch_lengths, guidance.heads)
         num_patches = int(on_cpu.patch_lengths.sum())
         padding = 1 - num_patches / on_cpu.patches[..., 0].numel()
         logged: dict[str, float | Tensor] = {**scores, "padding": padding}
@@ -249,7 +227,7 @@ class PretrainTask:
         inputs: Tensor | None = None,
         scored: Tensor | None = None,
     ) -> LossOutput:
-        """The losses of `model` on a batch; with a teacher, its distillation losses, too.
+        """The losses of `model` on a batch; with a teacher, those of distillation, too.
 
         `attention_layers` count from 0. `inputs` (B, T, P) replace the true patches as the input of both models.
         `scored` (B, T) limits the codes that are scored (default: all).
@@ -258,36 +236,37 @@ class PretrainTask:
         arguments = batch.model_inputs(inputs)
         with autocast(self.device.type, self.config.precision):
             output = model(*arguments, attention_layers=attention_layers, scored=scored)
-            logits, distill_loss, hidden_loss, flux = output.logits, None, None, None
+            logits, losses = output.logits, list[Loss]()
             if TEACHER in self.modules:
-                probs, hidden_loss = self.teach(batch, arguments, output)
-                distill_loss = distillation_loss(logits, probs, objective.level_weights)
+                losses = self.distillation_losses(batch, arguments, output)
                 logits = tuple(level.detach() for level in logits)
             loss = next_token_loss(logits, batch.patches[output.scored], config, objective)
+            losses = [*next_token_losses(loss, weight=0.0 if losses else 1.0), *losses]
             if objective.flux.beta:
                 previous = previous_codes(batch.patches, output.scored, config)
-                flux = flux_loss(output.logits[0], previous, objective.flux)
-        return LossOutput(loss, flux, distill_loss, hidden_loss, output.cross_attention)
+                losses.append(Loss("flux", 1.0, flux_loss(output.logits[0], previous, objective.flux)))
+        return LossOutput(tuple(losses), output.cross_attention)
 
-    def teach(
+    def distillation_losses(
         self, batch: PretrainBatch, arguments: tuple[Tensor, ...], output: Mars6Output
-    ) -> tuple[tuple[Tensor, ...], Tensor | None]:
-        """The teacher's distribution of every scored token, per level (N, layout[l], C + 1), and the hidden-state loss
-        of `output`, if configured.
-        """
+    ) -> list[Loss]:
+        """Cross-entropy with the teacher's distribution of every scored token; the hidden-state loss, if configured."""
+        level_weights = self.config.objective.level_weights
         teacher, settings = cast(Mars6, self.modules[TEACHER]), self.config.letters_distillation
         if settings is None:
-            return guided_probs(
-                teacher, self.config.guidance_distillation_scale, self.special_tokens, *arguments
-            ), None
+            scale = self.config.guidance_distillation_scale
+            probs = guided_probs(teacher, scale, self.special_tokens, *arguments)
+            return [Loss("distill_loss", 1.0, distillation_loss(output.logits, probs, level_weights))]
         letters, is_distilled = batch.letters, batch.letters["is_distilled"]
         with torch.no_grad():
             taught = teacher(letters["ids"], letters["lengths"], *arguments[2:], scored=output.scored)
         probs = target_probs(taught, is_distilled, batch.patches, self.config.model)
-        if not settings.hidden_state_weight:
-            return probs, None
-        mask = length_mask(batch.patch_lengths, batch.patches.shape[1]) & is_distilled[:, None]
-        return probs, settings.hidden_state_weight * hidden_state_loss(output, taught, mask)
+        losses = [Loss("distill_loss", 1.0, distillation_loss(output.logits, probs, level_weights))]
+        if settings.hidden_state_weight:
+            mask = length_mask(batch.patch_lengths, batch.patches.shape[1]) & is_distilled[:, None]
+            hidden = settings.hidden_state_weight * hidden_state_loss(output, taught, mask)
+            losses.append(Loss("hidden_state_loss", 1.0, hidden))  # the log has it with its weight
+        return losses
 
     def throughput(self, num_patches: float) -> float:
         """Seconds of audio per second since the last step, over all processes."""
@@ -304,13 +283,22 @@ class PretrainTask:
         for items in self.validation_items:
             batch = self.collate_validation(items).to(self.device)
             output = self.losses(self.ema, batch, guidance.layers)
-            scores = output.named | attention_scores(output.cross_attention, batch.patch_lengths, guidance.heads)
+            scores = values(output.losses) | attention_scores(
+                output.cross_attention, batch.patch_lengths, guidance.heads
+            )
             weight = int(batch.patch_lengths.sum())
             weights += weight
             for name, value in scores.items():
                 sums[name] = sums.get(name, 0.0) + weight * float(value)
         self.last_step_at = time.monotonic()
         return {name: total / weights for name, total in sums.items()}
+
+
+def next_token_losses(loss: NextTokenLoss, weight: float) -> list[Loss]:
+    """`loss` with this weight; for the log alone, cross-entropy and accuracy of each level."""
+    by_level = {"loss": loss.levels, "accuracy": loss.accuracy}
+    named = {f"{name}{level}": value for name, levels in by_level.items() for level, value in enumerate(levels)}
+    return [Loss("loss", weight, loss.total), *(Loss(name, 0.0, value) for name, value in named.items())]
 
 
 def train_phones_faster(model: Mars6, optimizer: torch.optim.Optimizer, lr_scale: float) -> None:

@@ -31,6 +31,7 @@ from marstts.speaker.mini_model import MiniEncoderModel
 from marstts.training.bounds import step_seed
 from marstts.training.checkpoint import check_same_model, latest
 from marstts.training.distributed import pick_device, require_one_process
+from marstts.training.loss import Loss, total, values
 from marstts.training.optim import learning_rate, minimize
 from marstts.training.run_log import CORRUPT_FILE
 from marstts.training.speaker.augmentation import augment_mel
@@ -84,8 +85,8 @@ class SpeakerTask(ABC):
     @abstractmethod
     def losses(
         self, embeddings: Tensor, chosen: NDArray[np.int64], vtlp_factors: Tensor, step: int
-    ) -> dict[str, Tensor]:
-        """Scores of embeddings (B, E) of the chosen clips with the VTLP factors (B,); `loss` is to be minimized."""
+    ) -> tuple[Loss, ...]:
+        """Losses of embeddings (B, E) of the chosen clips with the VTLP factors (B,)."""
 
     def train_step(self, step: int) -> dict[str, float | Tensor]:
         """One update on the crops of this step."""
@@ -97,10 +98,11 @@ class SpeakerTask(ABC):
         augmented = augment_mel(log_mel, self.config.model, self.config.augmentation, generator)
         with autocast(self.device.type, self.config.precision):
             embeddings = self.model(augmented)
-        scores = self.losses(embeddings, chosen, torch.from_numpy(vtlp_factors).to(self.device), step)
+        losses = self.losses(embeddings, chosen, torch.from_numpy(vtlp_factors).to(self.device), step)
+        loss = total(losses)
         lr = learning_rate(step, self.config.loop.steps, self.config.schedule)
-        minimize(self.optimizer, scores["loss"], lr, GRAD_CLIP_NORM)
-        return {name: value.detach() for name, value in scores.items()}
+        minimize(self.optimizer, loss, lr, GRAD_CLIP_NORM)
+        return {"loss": loss.detach(), **values(losses)}
 
     def crops(self, chosen: NDArray[np.int64], vtlp_factors: NDArray[np.int64], rng: np.random.Generator) -> Tensor:
         """(B, M, T) log-mels of the chosen clips with their VTLP factors, T the same for all; short clips repeat."""
@@ -156,13 +158,13 @@ class IdentityTask(SpeakerTask):
 
     def losses(
         self, embeddings: Tensor, chosen: NDArray[np.int64], vtlp_factors: Tensor, step: int
-    ) -> dict[str, Tensor]:
+    ) -> tuple[Loss, ...]:
         """Cross-entropy with angular margin, and accuracy."""
         speakers = torch.from_numpy(self.labels[chosen]).to(self.device)
         classes = speakers * len(self.config.vtlp_factors) + vtlp_factors
         cosines = self.head(embeddings)
         logits = angular_margin(cosines, classes, self.config.margin * self.half_way(step)) * self.config.scale
-        return {"loss": F.cross_entropy(logits, classes), "accuracy": accuracy(cosines, classes)}
+        return Loss("loss", 1.0, F.cross_entropy(logits, classes)), Loss("accuracy", 0.0, accuracy(cosines, classes))
 
     def validate_corpus(self, clips: Sequence[Clip], embeddings: NDArray[np.float32]) -> dict[str, float]:
         """Equal error rate over all pairs of held-out speakers' clips, of all styles and of the neutral style."""
@@ -195,7 +197,7 @@ class StyleTask(SpeakerTask):
 
     def losses(
         self, embeddings: Tensor, chosen: NDArray[np.int64], vtlp_factors: Tensor, step: int
-    ) -> dict[str, Tensor]:
+    ) -> tuple[Loss, ...]:
         """Style classification, attribute regression, and the adversary through a reversed gradient."""
         head = self.head
         assert isinstance(head, StyleHead)
@@ -207,15 +209,13 @@ class StyleTask(SpeakerTask):
         attributes = masked_distance(head.attributes(embeddings), targets)
         reversed_embeddings = ReverseGradient.apply(embeddings, self.config.adversary_weight * self.half_way(step))
         speaker_logits = head.speakers(reversed_embeddings)
-        adversary = F.cross_entropy(speaker_logits, speakers)
-        return {
-            "loss": classification + self.config.attribute_weight * attributes + adversary,
-            "classification": classification,
-            "attribute_loss": attributes,
-            "adversary": adversary,
-            "accuracy": accuracy(cosines, styles),
-            "speaker_accuracy": accuracy(speaker_logits, speakers),
-        }
+        return (
+            Loss("classification", 1.0, classification),
+            Loss("attribute_loss", self.config.attribute_weight, attributes),
+            Loss("adversary", 1.0, F.cross_entropy(speaker_logits, speakers)),
+            Loss("accuracy", 0.0, accuracy(cosines, styles)),
+            Loss("speaker_accuracy", 0.0, accuracy(speaker_logits, speakers)),
+        )
 
     @torch.no_grad()
     def validate_corpus(self, clips: Sequence[Clip], embeddings: NDArray[np.float32]) -> dict[str, float]:
