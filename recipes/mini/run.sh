@@ -13,6 +13,7 @@
 # WHISPER: folder of a Whisper tiny.en in CTranslate2's format, such as Systran/faster-whisper-tiny.en; CAMPLUS: the published
 # weights of CAM++ (campplus.py), by which step 7 tells the decoder who speaks, and trains it further.
 #
+# What it makes reads letters; phones.sh teaches it to read phones.
 # It does not repeat how the packaged weights came about: codec, identity encoder and MARS6 began with weights of earlier,
 # smaller corpora and former codes.
 set -euo pipefail

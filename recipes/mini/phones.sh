@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# MARS6 of mini learns to read phones, beginning with the packaged weights. About 4 hours of two cores. An interrupted run resumes.
+# Usage: recipes/mini/phones.sh WORK_FOLDER PEOPLE_FOLDER NAMES_FOLDER KOKORO_FOLDER [PARENT]
+#
+#   PEOPLE_FOLDER: utterances.tsv and recordings (people.tsv.gz lists them; docs/data/corpora.md)
+#   NAMES_FOLDER: dist.all.last and others of the package names; KOKORO_FOLDER: docs/data/corpora.md
+#   PARENT: the bundle whose letters teach (mini); its codes, encoders and local decoder stay
+#   pip install '.[train,synthetic]' misaki[en]
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+usage="usage: recipes/mini/phones.sh WORK_FOLDER PEOPLE_FOLDER NAMES_FOLDER KOKORO_FOLDER [PARENT]"
+work=${1:?$usage} people=${2:?$usage} names=${3:?$usage} kokoro=${4:?$usage} parent=${5:-mini}
+cores=$(nproc)  # before the next line, which nproc would obey
+export OMP_NUM_THREADS=1
+parts=$(python -c "import sys; from marstts.bundle import find_bundle; print(find_bundle(sys.argv[1]))" "$parent")
+marstts doctor --extra train --folder "$work" --free-gb 4
+
+echo "1. The corpora: people, names and words by Kokoro, and copies of both whose pitch rises at the end."
+marstts prepare people --root "$people" --output "$work/people" --exclude ljspeech --audio flac
+[ -e "$work/names/utterances.jsonl" ] || python "$here/kokoro_names.py" "$names" "$work/names" --hours 0.7 --kokoro "$kokoro"
+for corpus in people names; do
+    [ -e "$work/raised_$corpus/utterances.jsonl" ] ||
+        python "$here/raised_ends.py" "$work/$corpus/utterances.jsonl" "$work/raised_$corpus" --model "$parent" --count 400
+done
+
+echo "2. Codes and embeddings."
+for corpus in people names raised_people raised_names; do
+    marstts tokenize "$work/$corpus/utterances.jsonl" --output "$work/shards/$corpus" --workers "$cores" \
+        --codec "$parts/codec" --identity "$parts/identity" --style "$parts/style"
+done
+
+echo "3. MARS6."
+torchrun --nproc-per-node "$cores" --no-python marstts train mars6 --config "$here/mars6_phones.toml" --threads 1 \
+    --data "$work/shards/people" --data "$work/shards/names" --data "$work/shards/raised_people" \
+    --data "$work/shards/raised_names" --init-from "$parent" --output "$work/mars6_phones"
+
+echo "4. The bundle."
+marstts export "$work/mars6_phones" --template "$parent" --phones known --name mini --output "$work/mini"
+python "$here/../../tools/aligned_heads.py" "$work/mini" --write
