@@ -359,7 +359,8 @@ def licenses(packages: Path, bundle: Path) -> str:
         lines.append(f"{name} {version} (npm): {described.get('license', 'see its page')}")
     for name in PYTHON_PACKAGES:
         metadata = distribution(name).metadata
-        license_name = metadata.get("License-Expression") or metadata.get("License") or "see its page"
+        stated = [metadata[key] for key in ("License-Expression", "License") if key in metadata]
+        license_name = stated[0] if stated else "see its page"
         lines.append(f"{name} {distribution(name).version} (PyPI): {license_name.splitlines()[0]}")
     lines += ["", "Voices:"]
     lines += [f"{entry.name}: {entry.source}; {entry.license}" for entry in voice_table().voices]
