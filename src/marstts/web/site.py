@@ -137,8 +137,8 @@ def open_for_tab(bundle: Path) -> Synthesizer:
     kinds = {info.codec.kind, *(encoder.kind for encoder in info.encoders.values())}
     if info.architecture != "mars6" or kinds != {"mini"} or set(info.encoders) != {"identity", "style"}:
         raise ConfigError(
-            f"{printable_name(bundle)}: expected a MARS6 with the codec and the speaker encoders of mini; the page runs "
-            "no other parts"
+            f"{printable_name(bundle)}: expected a MARS6 with the codec and the speaker encoders of mini; the page "
+            "runs no other parts"
         )
     synthesizer = open_synthesizer(bundle, EngineKind.ONNX)
     codec = synthesizer.codec
