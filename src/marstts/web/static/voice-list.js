@@ -29,7 +29,6 @@ export function startVoices(given, label) {
 export function addVoice(name, embeddings) {
   if (voices.some((voice) => voice.name === name && !voice.isOwn)) throw new Error(`There is a voice ${name} already; give another name.`);
   voices = [{ name, embeddings, description: "cloned here", isOwn: true, model }, ...voices.filter((voice) => voice.name !== name)];
-  keep();
   draw(name);
 }
 
@@ -43,8 +42,10 @@ function keptVoices() {
 }
 
 function keep() {
+  const kept = voices.filter((voice) => voice.isKept);
   try {
-    localStorage.setItem(STORE, JSON.stringify(voices.filter((voice) => voice.isKept)));
+    if (kept.length) localStorage.setItem(STORE, JSON.stringify(kept));
+    else localStorage.removeItem(STORE);
   } catch {
     throw new Error("This browser keeps nothing for this page; the voice stays until you close it.");
   }
