@@ -28,7 +28,9 @@ export function startVoices(given, label) {
 /** Add a voice that was cloned. @param {string} name @param {Voice["embeddings"]} embeddings */
 export function addVoice(name, embeddings) {
   if (voices.some((voice) => voice.name === name && !voice.isOwn)) throw new Error(`There is a voice ${name} already; give another name.`);
+  const wasKept = voices.some((voice) => voice.name === name && voice.isKept);
   voices = [{ name, embeddings, description: "cloned here", isOwn: true, model }, ...voices.filter((voice) => voice.name !== name)];
+  if (wasKept) keep(); // the one that it replaces goes
   draw(name);
 }
 
