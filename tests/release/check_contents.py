@@ -26,6 +26,9 @@ REQUIRED = (
     "marstts/voices_data/voices.toml",
     "marstts/data/silero_vad/silero_vad_16k.onnx",
     "marstts/data/test_people.tsv",
+    "marstts/web/package.json",
+    "marstts/web/static/index.html",
+    "marstts/web/static/service-worker.js",
 )
 
 

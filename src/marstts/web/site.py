@@ -137,8 +137,8 @@ def open_for_tab(bundle: Path) -> Synthesizer:
     kinds = {info.codec.kind, *(encoder.kind for encoder in info.encoders.values())}
     if info.architecture != "mars6" or kinds != {"mini"} or set(info.encoders) != {"identity", "style"}:
         raise ConfigError(
-            f"{printable_name(bundle)}: expected a MARS6 with the codec and the speaker encoders of mini; the page runs "
-            "no other parts"
+            f"{printable_name(bundle)}: expected a MARS6 with the codec and the speaker encoders of mini; the page "
+            "runs no other parts"
         )
     synthesizer = open_synthesizer(bundle, EngineKind.ONNX)
     codec = synthesizer.codec
@@ -359,7 +359,8 @@ def licenses(packages: Path, bundle: Path) -> str:
         lines.append(f"{name} {version} (npm): {described.get('license', 'see its page')}")
     for name in PYTHON_PACKAGES:
         metadata = distribution(name).metadata
-        license_name = metadata.get("License-Expression") or metadata.get("License") or "see its page"
+        stated = [metadata[key] for key in ("License-Expression", "License") if key in metadata]
+        license_name = stated[0] if stated else "see its page"
         lines.append(f"{name} {distribution(name).version} (PyPI): {license_name.splitlines()[0]}")
     lines += ["", "Voices:"]
     lines += [f"{entry.name}: {entry.source}; {entry.license}" for entry in voice_table().voices]

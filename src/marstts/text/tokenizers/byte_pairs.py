@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property, lru_cache
 from itertools import pairwise
 
@@ -108,7 +108,7 @@ def _end_of_word(text: str, start: int) -> int:
     return spaces.end()
 
 
-def _end_of(belongs, text: str, start: int) -> int:  # type: ignore[no-untyped-def]
+def _end_of(belongs: Callable[[str], bool], text: str, start: int) -> int:
     while start < len(text) and belongs(text[start]):
         start += 1
     return start

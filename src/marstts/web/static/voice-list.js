@@ -28,8 +28,9 @@ export function startVoices(given, label) {
 /** Add a voice that was cloned. @param {string} name @param {Voice["embeddings"]} embeddings */
 export function addVoice(name, embeddings) {
   if (voices.some((voice) => voice.name === name && !voice.isOwn)) throw new Error(`There is a voice ${name} already; give another name.`);
+  const wasKept = voices.some((voice) => voice.name === name && voice.isKept);
   voices = [{ name, embeddings, description: "cloned here", isOwn: true, model }, ...voices.filter((voice) => voice.name !== name)];
-  keep();
+  if (wasKept) keep(); // the one that it replaces goes
   draw(name);
 }
 
@@ -43,8 +44,10 @@ function keptVoices() {
 }
 
 function keep() {
+  const kept = voices.filter((voice) => voice.isKept);
   try {
-    localStorage.setItem(STORE, JSON.stringify(voices.filter((voice) => voice.isKept)));
+    if (kept.length) localStorage.setItem(STORE, JSON.stringify(kept));
+    else localStorage.removeItem(STORE);
   } catch {
     throw new Error("This browser keeps nothing for this page; the voice stays until you close it.");
   }
