@@ -18,7 +18,7 @@ WORKERS ?= --numprocesses auto --maxprocesses 8 --dist worksteal
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 export PYTHONDONTWRITEBYTECODE =  # the tests start many processes, which would compile the package again and again
 
-.PHONY: figures speak test check check-fast tests end-to-end perturbed lint types dist npm site format lock
+.PHONY: figures samples speak test check check-fast tests end-to-end perturbed lint types dist npm site format lock
 
 speak: $(VENV)/light
 	$(VENV)/bin/marstts speak "$(TEXT)" --reference $(REFERENCE) --output speech.wav
@@ -78,6 +78,10 @@ types:
 #   make figures PEOPLE=FOLDER WHISPER=FOLDER     recordings of test people; a Whisper base in CTranslate2's format
 figures:
 	$(VENV)/bin/python tools/figures.py measure --people "$(PEOPLE)" --whisper "$(WHISPER)" $(FIGURES)
+
+# samples: docs/samples, takes and pages, of the model that ships, or of the bundle in BUNDLE.
+samples:
+	$(VENV)/bin/python tools/samples_page.py speak --model "$(or $(BUNDLE),mini)"
 
 dist: $(VENV)/release
 	rm -rf dist

@@ -8,7 +8,9 @@ import importlib.util
 import inspect
 import re
 import shlex
+import shutil
 import sys
+import tomllib
 from dataclasses import fields
 from pathlib import Path
 from types import ModuleType
@@ -186,15 +188,49 @@ def test_commands_for_newcomers_run_as_written(page: str, tmp_path: Path, monkey
         assert result.exit_code == 0, f"{line}: {result.output}"
 
 
-def test_pictures_and_player_are_those_of_their_tools(tmp_path: Path) -> None:
-    diagrams, samples = load_tool("diagrams"), load_tool("samples_page")
+def test_pictures_are_those_of_their_tool(tmp_path: Path) -> None:
+    diagrams = load_tool("diagrams")
     for name, drawing in (("network", diagrams.draw_network()), ("packages", diagrams.draw_packages())):
         drawing.save(tmp_path / f"{name}.svg")
         shown = (ROOT / "docs" / "images" / f"{name}.svg").read_text(encoding="utf-8")
         assert (tmp_path / f"{name}.svg").read_text(encoding="utf-8") == shown, "run `python tools/diagrams.py`"
-    folder = ROOT / "docs" / "samples"
-    page = samples.render((folder / "README.md").read_text(encoding="utf-8"))
-    assert page == (folder / "player.html").read_text(encoding="utf-8"), "run `python tools/samples_page.py`"
+
+
+SAMPLES = ROOT / "docs" / "samples"
+
+
+def test_the_pages_of_the_samples_play_every_take_beside_its_reference() -> None:
+    samples = load_tool("samples_page")
+    takes = samples.read_takes()
+    for name, page in (("README.md", samples.page(takes)), ("player.html", samples.player(takes))):
+        assert page == (SAMPLES / name).read_text(encoding="utf-8"), "run `python tools/samples_page.py`"
+        for take in takes:
+            [row] = [line for line in page.splitlines() if f'src="{take.file}"' in line]
+            assert take.text in row and f'src="references/{take.reference}.mp3"' in row
+    played = {take.file for take in takes}
+    assert played == {path.name for path in SAMPLES.glob("*.mp3")}
+    planned = tomllib.loads((SAMPLES / "samples.toml").read_text(encoding="utf-8"))
+    assert {take.text for take in takes} <= {row["text"] for rows in planned.values() for row in rows}
+    references = {row["reference"] for rows in planned.values() for row in rows}
+    assert references == {path.stem for path in (SAMPLES / "references").iterdir()}
+
+
+@pytest.mark.speaks
+def test_one_command_speaks_the_samples_again(tmp_path: Path) -> None:
+    shutil.copytree(SAMPLES / "references", tmp_path / "references")
+    (tmp_path / "people-2.mp3").write_bytes(b"of another plan")
+    row = 'reference = "vctk-p225"\ntext = "{}"\n'
+    texts = {"people": "Good morning.", "questions": "Is it late?", "names": "Call Anna."}
+    (tmp_path / "samples.toml").write_text("".join(f"[[{name}]]\n{row.format(text)}" for name, text in texts.items()))
+    samples = load_tool("samples_page")
+    samples.main(["speak", "--model", "mini", "--folder", str(tmp_path)])
+    takes = samples.read_takes(tmp_path)
+    assert [take.text for take in takes] == list(texts.values())
+    assert all(re.fullmatch(r"mini@[0-9a-f]{12}", take.model) for take in takes)
+    assert {path.name for path in tmp_path.glob("*.mp3")} == {"people-1.mp3", "questions-1.mp3", "names-1.mp3"}
+    assert all(audio.read(tmp_path / take.file).seconds > 0.2 for take in takes)
+    assert (tmp_path / "README.md").read_text(encoding="utf-8") == samples.page(takes)
+    assert (tmp_path / "player.html").read_text(encoding="utf-8") == samples.player(takes)
 
 
 SOURCES = (ROOT / "src" / "marstts", ROOT / "listening_test" / "src", ROOT / "src" / "marstts" / "mars5")

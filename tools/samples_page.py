@@ -1,70 +1,171 @@
-"""Write docs/samples/player.html, a static page with players, from the tables in docs/samples/README.md.
+"""The samples: takes of a model beside the recordings whose voices they have, and the pages that play them.
 
-    python tools/samples_page.py
+    python tools/samples_page.py speak [--model mini]     # `make samples`: all takes again, then the pages
+    python tools/samples_page.py                          # the pages again
 
-Upstream: docs/samples/README.md and the MP3 files next to it.  Downstream: browsers; it needs no server and no script.
+Upstream: docs/samples/samples.toml (texts and references), docs/samples/references.  Downstream: docs/samples/*.mp3,
+takes.json, which says which take is of which weights, README.md (the page of the site) and player.html (the same for a
+clone; it needs no server and no script).
 """
 
 from __future__ import annotations
 
-import re
+import argparse
+import json
+import tomllib
+from collections.abc import Sequence
+from datetime import date
 from html import escape
 from pathlib import Path
+from typing import Any, NamedTuple
 
 FOLDER = Path(__file__).parents[1] / "docs" / "samples"
+
+SEED = 0
+
+TITLES = {"people": "Everyday sentences", "questions": "Questions", "names": "Names"}
+"""The tables of samples.toml, in the order of the page."""
+
+CORPORA = {"librispeech": "LibriSpeech", "vctk": "VCTK"}
+
+ABOUT = """Each take is a clone of the recording beside it, 6 s of a person whom MARS6 was not trained on. No take was selected by
+listening: all have seed 0, and the texts were chosen before they were spoken."""
+
+SOURCES = """The references are LibriSpeech (c) 2014 Vassil Panayotov, openslr.org/12, from LibriVox recordings, and CSTR VCTK Corpus (Veaux,
+Yamagishi, MacDonald, University of Edinburgh), both CC BY 4.0. They were cut and encoded as MP3. The takes are synthetic speech."""
 
 HEAD = """<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>marstts: takes of mini</title>
+<title>marstts: samples</title>
 <style>
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 52rem; margin: 2rem auto; padding: 0 1rem; }
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
 body { color: #1f2937; background: #fff; }
-li { margin: 0 0 1.6rem; } audio { display: block; width: 100%; margin: .3rem 0; }
-.about { color: #4b5563; font-size: .9rem; }
+td, th { padding: .3rem .8rem .3rem 0; text-align: left; } audio { width: 15rem; display: block; }
 </style>
 </head>
 <body>
-<h1>Takes of mini</h1>
-<p>mini is the model in the package. Each take is a shallow clone of the recording above it.
-References: LibriSpeech (c) 2014 Vassil Panayotov, and CSTR VCTK Corpus, both CC BY 4.0, cut to 6 s.
-The takes are not selected by ear. The transcript below each take is the output of Whisper base.</p>
-<ol>
 """
 
 
-def main() -> None:
-    """Write the page."""
-    (FOLDER / "player.html").write_text(render((FOLDER / "README.md").read_text(encoding="utf-8")), encoding="utf-8")
+class Take(NamedTuple):
+    """A row of the page."""
+
+    section: str
+    """A key of `TITLES`."""
+
+    text: str
+
+    reference: str
+    """The name of a file of references/, without its suffix."""
+
+    file: str
+    """The take, an MP3 file of the folder."""
+
+    model: str
+    """`mini@` and the revision of its weights."""
+
+    date: str
+
+    @property
+    def person(self) -> str:
+        """Corpus and number of the person."""
+        corpus, _, number = self.reference.partition("-")
+        return f"{CORPORA[corpus]} {number}"
 
 
-def render(table: str) -> str:
-    """Return the page for the rows of the tables that link an MP3."""
-    return HEAD + "\n".join(entry(cells) for cells in rows(table)) + "\n</ol>\n</body>\n</html>\n"
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Speak, if asked to, and write the pages."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("action", nargs="?", choices=("speak", "write"), default="write")
+    parser.add_argument("--model", default="mini", help="a packaged model, or the folder of a bundle")
+    parser.add_argument("--folder", type=Path, default=FOLDER)
+    options = parser.parse_args(arguments)
+    if options.action == "speak":
+        speak(options.model, options.folder)
+    write(options.folder)
 
 
-def rows(table: str) -> list[list[str]]:
-    """Return the cells of each row: take, reference, similarity, text, transcript."""
-    lines = [line for line in table.splitlines() if line.startswith("|") and ".mp3)" in line]
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+def speak(model: str, folder: Path) -> None:
+    """Speak all texts of samples.toml; takes that it no longer has are deleted."""
+    import marstts
+
+    tts = marstts.load(model)
+    plan = tomllib.loads((folder / "samples.toml").read_text(encoding="utf-8"))
+    takes = []
+    for section in TITLES:
+        for number, row in enumerate(plan[section], start=1):
+            speech = tts.speak(row["text"], folder / "references" / f"{row['reference']}.mp3", seed=SEED)
+            take = Take(section, row["text"], row["reference"], f"{section}-{number}.mp3", speech.report()["model"],
+                        date.today().isoformat())  # fmt: skip
+            speech.save(folder / take.file)
+            takes.append(take)
+    for path in folder.glob("*.mp3"):
+        if path.name not in {take.file for take in takes}:
+            path.unlink()
+    rows = [take._asdict() for take in takes]
+    (folder / "takes.json").write_text(json.dumps(rows, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def entry(cells: list[str]) -> str:
-    """Return one take as a list item with a player of the reference, and one of the take."""
-    take, reference, similarity, text, transcript = cells
-    players = "\n".join(
-        f'<audio controls preload="none" src="{escape(name)}"></audio>'
-        for cell in (reference, take)
-        for name in re.findall(r"\(([^()]+\.mp3)\)", cell)
-    )
-    reader = reference.partition(" (")[0]
-    return (
-        f"<li><strong>{escape(text)}</strong>\n{players}\n"
-        f'<span class="about">Reference and take, {escape(reader)}, similarity {escape(similarity)}. '
-        f"Transcript: “{escape(transcript)}”</span></li>"
-    )
+def read_takes(folder: Path = FOLDER) -> list[Take]:
+    """The takes that are there."""
+    rows: list[dict[str, Any]] = json.loads((folder / "takes.json").read_text(encoding="utf-8"))
+    return [Take(**row) for row in rows]
+
+
+def write(folder: Path) -> None:
+    """Write both pages."""
+    takes = read_takes(folder)
+    (folder / "README.md").write_text(page(takes), encoding="utf-8")
+    (folder / "player.html").write_text(player(takes), encoding="utf-8")
+
+
+def page(takes: Sequence[Take]) -> str:
+    """The page of the site. GitHub shows links in place of players."""
+    parts = ["# Samples", ABOUT, f"Takes of {made(takes)}. [Results](../results.md) has the figures."]
+    for section, rows in by_section(takes):
+        table = ["| text | reference | take |", "|---|---|---|"]
+        for take in rows:
+            reference = f"{audio(f'references/{take.reference}.mp3')} [{take.person}](references/{take.reference}.mp3)"
+            table.append(f"| {take.text} | {reference} | {audio(take.file)} [take]({take.file}) |")
+        parts += [f"## {TITLES[section]}", "\n".join(table)]
+    parts += [
+        SOURCES,
+        "GitHub shows no players: `make site` builds this page with them, and [player.html](player.html) plays them in a clone.\n"
+        "`make samples` speaks all takes again and writes both pages (`tools/samples_page.py`).",
+    ]  # fmt: skip
+    return "\n\n".join(parts) + "\n"
+
+
+def player(takes: Sequence[Take]) -> str:
+    """The same as one HTML file."""
+    parts = [f"<h1>Samples</h1>\n<p>{ABOUT}</p>\n<p>Takes of {escape(made(takes))}.</p>"]
+    for section, rows in by_section(takes):
+        lines = [
+            f"<tr><td>{escape(take.text)}</td><td>{escape(take.person)}"
+            f"{audio(f'references/{take.reference}.mp3')}</td><td>take{audio(take.file)}</td></tr>"
+            for take in rows
+        ]
+        parts.append(f"<h2>{TITLES[section]}</h2>\n<table>\n" + "\n".join(lines) + "\n</table>")
+    return HEAD + "\n".join([*parts, f"<p>{SOURCES}</p>"]) + "\n</body>\n</html>\n"
+
+
+def audio(file: str) -> str:
+    """A player."""
+    return f'<audio controls preload="none" src="{escape(file)}"></audio>'
+
+
+def made(takes: Sequence[Take]) -> str:
+    """The weights and the days of the takes."""
+    return ", ".join(sorted({f"{take.model} ({take.date})" for take in takes}))
+
+
+def by_section(takes: Sequence[Take]) -> list[tuple[str, list[Take]]]:
+    """The takes of each section that has some, in the order of `TITLES`."""
+    sections = [(section, [take for take in takes if take.section == section]) for section in TITLES]
+    return [(section, rows) for section, rows in sections if rows]
 
 
 if __name__ == "__main__":

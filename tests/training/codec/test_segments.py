@@ -186,7 +186,7 @@ def test_frequencies_move_only_where_a_timbre_embedding_tells_the_speaker(people
     assert factors is not None and bool((factors[:100] == 1).all())
     moved = factors[100:][factors[100:] != 1]
     assert 110 < len(moved) < 190 and 0.8 <= float(moved.min()) < 0.85 and 1.2 < float(moved.max()) <= 1.25
-    assert CodecTask(settings(stage=Stage.DECODER), people).frequency_factors(timbre) is None
+    assert CodecTask(settings(stage=Stage.DECODER), people).timbre.frequency_factors(timbre) is None
 
 
 def test_the_encoder_alone_reads_moved_frequencies(people: Path) -> None:
