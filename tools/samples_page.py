@@ -28,11 +28,15 @@ TITLES = {"people": "Everyday sentences", "questions": "Questions", "names": "Na
 
 CORPORA = {"librispeech": "LibriSpeech", "vctk": "VCTK"}
 
-ABOUT = """Each take is a clone of the recording beside it, 6 s of a person whom MARS6 was not trained on. No take was selected by
-listening: all have seed 0, and the texts were chosen before they were spoken."""
+ABOUT = """Each take is a clone of the recording beside it, 6 s of a person whom MARS6 was not trained on. No take
+was selected by listening: all have seed 0, and the texts were chosen before they were spoken."""
 
-SOURCES = """The references are LibriSpeech (c) 2014 Vassil Panayotov, openslr.org/12, from LibriVox recordings, and CSTR VCTK Corpus (Veaux,
-Yamagishi, MacDonald, University of Edinburgh), both CC BY 4.0. They were cut and encoded as MP3. The takes are synthetic speech."""
+SOURCES = """The references are LibriSpeech (c) 2014 Vassil Panayotov, openslr.org/12, from LibriVox recordings, and
+CSTR VCTK Corpus (Veaux, Yamagishi, MacDonald, University of Edinburgh), both CC BY 4.0. They were cut and encoded
+as MP3. The takes are synthetic speech."""
+
+TO_PLAY = """GitHub shows no players: `make site` builds this page with them, and [player.html](player.html) plays
+them in a clone. `make samples` speaks all takes again and writes both pages (`tools/samples_page.py`)."""
 
 HEAD = """<!doctype html>
 <html lang="en">
@@ -131,12 +135,7 @@ def page(takes: Sequence[Take]) -> str:
             reference = f"{audio(f'references/{take.reference}.mp3')} [{take.person}](references/{take.reference}.mp3)"
             table.append(f"| {take.text} | {reference} | {audio(take.file)} [take]({take.file}) |")
         parts += [f"## {TITLES[section]}", "\n".join(table)]
-    parts += [
-        SOURCES,
-        "GitHub shows no players: `make site` builds this page with them, and [player.html](player.html) plays them in a clone.\n"
-        "`make samples` speaks all takes again and writes both pages (`tools/samples_page.py`).",
-    ]  # fmt: skip
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join([*parts, SOURCES, TO_PLAY]) + "\n"
 
 
 def player(takes: Sequence[Take]) -> str:

@@ -7,7 +7,7 @@ const PAGE = Object.keys(CACHES).find((name) => name.startsWith("marstts-page-")
 
 addEventListener("install", (event) => {
   skipWaiting();
-  event.waitUntil(caches.open(PAGE).then((cache) => cache.addAll(CACHES[PAGE].map((path) => new Request(path, { cache: "reload" })))));
+  event.waitUntil(caches.open(PAGE).then((cache) => cache.addAll(CACHES[PAGE].map((path) => new Request(path || "./", { cache: "reload" })))));
 });
 
 addEventListener("activate", (event) => {
