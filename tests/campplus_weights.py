@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from marstts.training.speaker.campplus import BLOCKS
+from marstts_lab.training.speaker.campplus import BLOCKS
 
 
 def published(blocks: Sequence[tuple[int, int]] = BLOCKS) -> dict[str, Tensor]:

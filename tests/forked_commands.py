@@ -26,7 +26,7 @@ from typing import Any
 
 COMMANDS = {"marstts": "marstts", "torchrun": "torch.distributed.run"}
 
-TRAINING = ("torch._dynamo", "marstts.training.mars6.task", "marstts.preference.train")
+TRAINING = ("torch._dynamo", "marstts_lab.training.mars6.task", "marstts_lab.preference.train")
 EXPORT = ("torch.onnx._internal.exporter._core", "onnxscript.function_libs.torch_lib.ops", "scipy.stats")
 """Modules that take long to import, and start no thread."""
 
@@ -116,8 +116,8 @@ def serve(address: str, preloaded: list[str]) -> None:
 
 def score_at_once() -> None:
     """Replace the metrics that take seconds for each take; those of a toy's speech say nothing."""
-    from marstts.metrics.quality import Dnsmos
-    from marstts.metrics.recognition import SphinxRecognizer
+    from marstts_lab.metrics.quality import Dnsmos
+    from marstts_lab.metrics.recognition import SphinxRecognizer
 
     SphinxRecognizer.transcribe = lambda self, waveform: ["word"]
     Dnsmos.rate = lambda self, waveform: dict.fromkeys(self.scales, waveform.seconds)

@@ -15,8 +15,8 @@ import numpy as np
 import soundfile
 
 from marstts import audio
-from marstts.evaluation.testsets.ears import TEST, pair_samples, samples_by_style, split_speakers
-from marstts.evaluation.testsets.synthetic import committed_lines, recording_path
+from marstts_lab.evaluation.testsets.ears import TEST, pair_samples, samples_by_style, split_speakers
+from marstts_lab.evaluation.testsets.synthetic import committed_lines, recording_path
 
 SECONDS = 0.6
 TEXTS = ("Shall we go out?", "The rain has stopped at 5 o'clock.", "Nobody on the quay said a word.", "Good morning.")

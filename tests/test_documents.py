@@ -190,7 +190,8 @@ def test_commands_for_newcomers_run_as_written(page: str, tmp_path: Path, monkey
 
 def test_pictures_are_those_of_their_tool(tmp_path: Path) -> None:
     diagrams = load_tool("diagrams")
-    for name, drawing in (("network", diagrams.draw_network()), ("packages", diagrams.draw_packages())):
+    drawings = {name: diagrams.draw_packages(half) for half, name in diagrams.HALVES.items()}
+    for name, drawing in {"network": diagrams.draw_network(), **drawings}.items():
         drawing.save(tmp_path / f"{name}.svg")
         shown = (ROOT / "docs" / "images" / f"{name}.svg").read_text(encoding="utf-8")
         assert (tmp_path / f"{name}.svg").read_text(encoding="utf-8") == shown, "run `python tools/diagrams.py`"

@@ -24,22 +24,22 @@ from marstts import audio
 from marstts.audio import Waveform
 from marstts.cli.main import app
 from marstts.codec.toy import ToyCodec
-from marstts.data.manifest import Utterance, write_manifest
-from marstts.data.mined_takes import Half
-from marstts.data.preprocess import Encoders
-from marstts.data.ray_cluster import RayCluster
-from marstts.data.tokenize import tokenize_manifest
-from marstts.data.workers import Executor, Processes, load_nothing
 from marstts.errors import ConfigError, DataError, MissingExtraError
-from marstts.evaluation.score import score_systems
-from marstts.evaluation.systems import GroundTruth
 from marstts.io.files import LOCK_FILE
-from marstts.metrics.panel import Metrics
-from marstts.metrics.scores import SCORES_FILE
-from marstts.metrics.testset import make_testset
-from marstts.preference.mine import MineConfig, mine
-from marstts.preference.scoring import ScoringPlan, TakeMetric, score_takes
 from marstts.speaker.toy import ToySpeakerEncoder
+from marstts_lab.data.manifest import Utterance, write_manifest
+from marstts_lab.data.mined_takes import Half
+from marstts_lab.data.preprocess import Encoders
+from marstts_lab.data.ray_cluster import RayCluster
+from marstts_lab.data.tokenize import tokenize_manifest
+from marstts_lab.data.workers import Executor, Processes, load_nothing
+from marstts_lab.evaluation.score import score_systems
+from marstts_lab.evaluation.systems import GroundTruth
+from marstts_lab.metrics.panel import Metrics
+from marstts_lab.metrics.scores import SCORES_FILE
+from marstts_lab.metrics.testset import make_testset
+from marstts_lab.preference.mine import MineConfig, mine
+from marstts_lab.preference.scoring import ScoringPlan, TakeMetric, score_takes
 
 RATE, SHARDS = 24_000, 6
 RUN = CliRunner()

@@ -22,9 +22,9 @@ import miniature_corpora
 from baseline_packages import PACKAGES, environment_of
 from campplus_weights import published
 from forked_commands import KILL_BEFORE, ForkedCommands
-from marstts.data.mined_takes import read_takes
-from marstts.data.pairs import read_pairs
-from marstts.training.run_log import read_log
+from marstts_lab.data.mined_takes import read_takes
+from marstts_lab.data.pairs import read_pairs
+from marstts_lab.training.run_log import read_log
 from marstts_listening_test.config import read_listening_test
 from small_recipes import copy_mini, copy_tiny
 from small_whisper import as_file, small_whisper

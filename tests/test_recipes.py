@@ -21,21 +21,21 @@ import torch
 from baseline_packages import PACKAGES, environment_of
 from command_lines import parse
 from marstts import models
-from marstts.cli.export import read_provenance
-from marstts.data.corpora.synthetic import SyntheticConfig
-from marstts.data.corpora.tts_engines import BASE_VOICES
 from marstts.io.config import Config, read_config, read_values
 from marstts.mars5.ar import CodecLM
 from marstts.mars5.nar import ResidualTransformer
-from marstts.preference.mine import MineConfig
-from marstts.preference.ranking import RankConfig
-from marstts.preference.train import PreferenceConfig
-from marstts.training.codec.config import CodecTrainingConfig
-from marstts.training.mars5.config import ArTrainConfig, NarTrainConfig
-from marstts.training.mars6.config import PretrainConfig
-from marstts.training.optim import learning_rate
-from marstts.training.run_log import read_log
-from marstts.training.speaker.config import EncoderKind, SpeakerTrainingConfig
+from marstts_lab.cli.export import read_provenance
+from marstts_lab.data.corpora.synthetic import SyntheticConfig
+from marstts_lab.data.corpora.tts_engines import BASE_VOICES
+from marstts_lab.preference.mine import MineConfig
+from marstts_lab.preference.ranking import RankConfig
+from marstts_lab.preference.train import PreferenceConfig
+from marstts_lab.training.codec.config import CodecTrainingConfig
+from marstts_lab.training.mars5.config import ArTrainConfig, NarTrainConfig
+from marstts_lab.training.mars6.config import PretrainConfig
+from marstts_lab.training.optim import learning_rate
+from marstts_lab.training.run_log import read_log
+from marstts_lab.training.speaker.config import EncoderKind, SpeakerTrainingConfig
 
 pytestmark = pytest.mark.slow
 

@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 from word_sentences import sentences_of_length
 from word_times import LONG_WORDS, SHORT_WORDS, VOICES, Aligner, Measured, measure, speakable
 
-from marstts.benchmark.report import gather_metadata, print_json
 from marstts.io.config import write_config
 from marstts.mars6.aligned_heads import forced_attention
 from marstts.mars6.bundled import WEIGHTS_FILE, load_model
@@ -33,6 +32,7 @@ from marstts.synthesis.loading import load
 from marstts.synthesis.synthesizer import Synthesizer
 from marstts.synthesis.words.attention_path import search_path
 from marstts.synthesis.words.word_times import LAG_SECONDS, timed_spans
+from marstts_lab.benchmark.report import gather_metadata, print_json
 
 Head = tuple[int, int]
 

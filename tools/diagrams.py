@@ -1,6 +1,6 @@
-"""Draw the two pictures of docs/architecture.md: the network and the packages.
+"""Draw the pictures of docs/architecture.md: the network, and the packages of both halves.
 
-    python tools/diagrams.py                 write docs/images/network.svg and docs/images/packages.svg
+    python tools/diagrams.py                 write docs/images/network.svg, packages.svg and lab.svg
 
 Upstream: the import statements of src/marstts.
 Downstream: README.md, docs/architecture.md.
@@ -17,9 +17,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 IMAGES = ROOT / "docs" / "images"
-
-IMPORT = re.compile(r"^ *(?:from|import) marstts(?:\.(\w+)| import \(?([\w,\s]+))", re.MULTILINE)
-"""A statement that imports a package of marstts, or some of them."""
 
 INK, MUTED, EDGE = "#1f2937", "#6b7280", "#4b5563"
 BLUE, GREEN, ORANGE, GRAY, PAPER = "#dbeafe", "#dcfce7", "#ffedd5", "#f3f4f6", "#ffffff"
@@ -50,7 +47,11 @@ NOTES = {
     "onnx": "checked graphs",
     "io": "files, configuration",
     "errors": "one sentence",
+    "doctor": "models and machines",
 }
+
+HALVES = {"marstts": "packages", "marstts_lab": "lab"}
+"""The halves of the source, and their pictures."""
 
 
 @dataclass
@@ -162,14 +163,20 @@ def draw_patch(drawing: Drawing, x: int, y: int) -> None:
     drawing.note(x + 75, y + 52, "patch: 1/12 s of speech")
 
 
-def imports_of_packages(source: Path) -> dict[str, set[str]]:
-    """For each package and module of the first level below `source`, those that it imports."""
+def imports_from(half: str) -> re.Pattern[str]:
+    """A statement that imports a package of this half, or some of them."""
+    return re.compile(rf"^ *(?:from|import) {half}(?:\.(\w+)| import \(?([\w,\s]+))", re.MULTILINE)
+
+
+def imports_of_packages(half: str) -> dict[str, set[str]]:
+    """For each package and module of the first level of `marstts` or `marstts_lab`, those of it that it imports."""
+    source = ROOT / "src" / half
     names = {path.stem for path in source.iterdir() if path.suffix == ".py" or any(path.glob("*.py"))}
     found: dict[str, set[str]] = {name: set() for name in names if not name.startswith("__")}
     for path in source.rglob("*.py"):
         importer = path.relative_to(source).parts[0].removesuffix(".py")
         if importer in found:
-            imported = IMPORT.findall(path.read_text(encoding="utf-8"))
+            imported = imports_from(half).findall(path.read_text(encoding="utf-8"))
             parts = {part for module, names in imported for part in (module, *re.findall(r"\w+", names))}
             found[importer] |= parts & found.keys()
     return {importer: imported - {importer} for importer, imported in found.items()}
@@ -196,12 +203,12 @@ def rows_of_packages(imports: Mapping[str, set[str]]) -> list[list[str]]:
     ]
 
 
-def draw_packages() -> Drawing:
-    """Draw the packages with their imports, as the source has them."""
-    imports = imports_of_packages(ROOT / "src" / "marstts")
+def draw_packages(half: str) -> Drawing:
+    """Draw the packages of a half with their imports, as the source has them."""
+    imports = imports_of_packages(half)
     rows = rows_of_packages(imports)
     width, row, gap, box = 1000, 40, 32, 176
-    drawing = Drawing(width, 60 + len(rows) * (row + gap), "The packages of marstts; imports point down")
+    drawing = Drawing(width, 60 + len(rows) * (row + gap), f"The packages of {half}; imports point down")
     drawing.note(20, 26, "Drawn from the imports. An import that others imply has no arrow.", "start")
     corner: dict[str, tuple[int, int]] = {}
     for number, names in enumerate(rows):
@@ -223,4 +230,5 @@ def draw_packages() -> Drawing:
 
 if __name__ == "__main__":
     draw_network().save(IMAGES / "network.svg")
-    draw_packages().save(IMAGES / "packages.svg")
+    for half, name in HALVES.items():
+        draw_packages(half).save(IMAGES / f"{name}.svg")

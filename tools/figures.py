@@ -28,9 +28,9 @@ from pathlib import Path
 from typing import Any
 
 from marstts.bundle import label_of
-from marstts.data.held_out_people import judged_people, persons_of
 from marstts.errors import DataError
-from marstts.evaluation.recordings import find_recordings
+from marstts_lab.data.held_out_people import judged_people, persons_of
+from marstts_lab.evaluation.recordings import find_recordings
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "docs" / "results"

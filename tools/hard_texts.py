@@ -31,16 +31,16 @@ from numpy.typing import NDArray
 
 from marstts import audio
 from marstts.audio import Waveform
-from marstts.benchmark.report import gather_metadata
-from marstts.data.corpora.speakers import STYLES
-from marstts.data.corpora.tts_engines import BASE_VOICES, BaseVoice
-from marstts.evaluation.testsets.hard_texts import committed_texts, read_hard_texts
-from marstts.metrics.intervals import bootstrap_difference, ratio, ratio_interval
-from marstts.metrics.length import LengthStatus, check_length, expected_seconds
-from marstts.metrics.scores import TakeScore, read_scores
-from marstts.metrics.testset import Trial
 from marstts.synthesis.speech import EDGE_BELOW_PEAK_DB
 from marstts.text.normalize import normalize
+from marstts_lab.benchmark.report import gather_metadata
+from marstts_lab.data.corpora.speakers import STYLES
+from marstts_lab.data.corpora.tts_engines import BASE_VOICES, BaseVoice
+from marstts_lab.evaluation.testsets.hard_texts import committed_texts, read_hard_texts
+from marstts_lab.metrics.intervals import bootstrap_difference, ratio, ratio_interval
+from marstts_lab.metrics.length import LengthStatus, check_length, expected_seconds
+from marstts_lab.metrics.scores import TakeScore, read_scores
+from marstts_lab.metrics.testset import Trial
 
 SHORTEST = "Come in."
 """The text whose take was too short."""

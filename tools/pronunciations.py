@@ -11,7 +11,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
-from marstts.metrics.sphinx import model_path
+from marstts_lab.metrics.sphinx import model_path
 
 FLITE_TO_CMU = {"ax": "AH", "axr": "ER", "dx": "T", "el": "L", "em": "M", "en": "N"}
 

@@ -23,17 +23,17 @@ from pronunciations import add_pronunciations
 from word_sentences import speak_once
 
 from marstts.audio import Waveform
-from marstts.benchmark.report import gather_metadata, print_json
-from marstts.data.corpora.tts_engines import BASE_VOICES
 from marstts.errors import MarsError
 from marstts.mars6.spelling import Spelling
-from marstts.metrics import sphinx
-from marstts.metrics.intervals import ratio_interval
 from marstts.synthesis.clone.packaged import packaged_names
 from marstts.synthesis.loading import load
 from marstts.synthesis.synthesizer import Synthesizer
 from marstts.synthesis.words.attention_path import SentencePlaces
 from marstts.synthesis.words.word_counts import find_runs, syllable_peaks
+from marstts_lab.benchmark.report import gather_metadata, print_json
+from marstts_lab.data.corpora.tts_engines import BASE_VOICES
+from marstts_lab.metrics import sphinx
+from marstts_lab.metrics.intervals import ratio_interval
 
 WORDS = (
     "gone", "stay", "cold", "home", "jump", "push", "back", "slow", "mine", "move", "dance", "light", "night", "sleep",

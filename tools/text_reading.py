@@ -246,7 +246,7 @@ def main() -> None:
         results[name] = {**score(run_system(kind, python, source, request), texts, plain), "license": LICENSES[kind]}
     print("\n".join(table_rows(results)))
     if arguments.output is not None:
-        from marstts.benchmark.report import gather_metadata  # a worker may lack marstts
+        from marstts_lab.benchmark.report import gather_metadata  # a worker may lack marstts
 
         arguments.output.parent.mkdir(parents=True, exist_ok=True)
         command = " ".join(["python tools/text_reading.py", *(f"--system {name}=PYTHON" for name in systems)])

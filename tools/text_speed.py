@@ -16,10 +16,10 @@ from typing import Any
 
 from text_reading import read_list, read_plain
 
-from marstts.benchmark.report import gather_metadata
 from marstts.text.normalize import normalize
 from marstts.text.reading import stream_sentences
 from marstts.text.sentences import split_sentences
+from marstts_lab.benchmark.report import gather_metadata
 
 HERE = Path(__file__).parent
 MEGABYTE = 1_000_000

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from marstts.data.corpora.synthetic import split_of_sentence
 from marstts.generation.loop import generate_requests
 from marstts.generation.request import Generated, Request
 from marstts.synthesis.clone.packaged import packaged_names
@@ -18,6 +17,7 @@ from marstts.synthesis.words.attention_path import SentencePlaces
 from marstts.text.normalize import normalize
 from marstts.text.segments import Segment
 from marstts.voice import Voice
+from marstts_lab.data.corpora.synthetic import split_of_sentence
 
 SENTENCES = Path(__file__).parents[1] / "recipes" / "mini" / "text" / "modern.tsv.gz"
 

@@ -24,16 +24,16 @@ from pronunciations import add_pronunciations, pronounceable
 from word_sentences import SpokenOnce, sentences_of_length, speak_once
 
 from marstts.audio import Waveform, audible_span
-from marstts.benchmark.report import gather_metadata, print_json
 from marstts.generation.request import RequestState, StopReason
-from marstts.metrics import sphinx
-from marstts.metrics.words import plain_words
 from marstts.synthesis.loading import load
 from marstts.synthesis.speech import EDGE_BELOW_PEAK_DB, MAX_TAIL_SECONDS, Take
 from marstts.synthesis.synthesizer import Synthesizer
 from marstts.synthesis.words.flaws import FlawKind
 from marstts.synthesis.words.written_forms import SpokenSegment, WrittenForm
 from marstts.voice import Voice
+from marstts_lab.benchmark.report import gather_metadata, print_json
+from marstts_lab.metrics import sphinx
+from marstts_lab.metrics.words import plain_words
 
 WIDE_BEAMS = {"beam": 1e-80, "wbeam": 1e-60, "pbeam": 1e-80}
 """pocketsphinx fails on one take of five with its usual beams."""

@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 
 from marstts.audio import read
 from marstts.errors import DataError
-from marstts.evaluation import open_systems
 from marstts.server.base import Server
+from marstts_lab.evaluation import open_systems
 from marstts_listening_test.command import app
 from marstts_listening_test.preference import count_preferences, open_preference_plan, sign_test
 from marstts_listening_test.service import SessionService

@@ -10,8 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 from marstts.errors import DataError
-from marstts.evaluation.score import write_trials
-from marstts.metrics.testset import Trial, read_testset
+from marstts_lab.evaluation.score import write_trials
+from marstts_lab.metrics.testset import Trial, read_testset
 from marstts_listening_test.command import app
 from marstts_listening_test.config import Question, read_listening_test
 from marstts_listening_test.rating import open_rating_plan

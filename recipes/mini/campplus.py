@@ -19,8 +19,8 @@ from marstts.bundle import PACKAGED_MODELS
 from marstts.codec.base import SPEAKER_FOLDER
 from marstts.io.config import write_config
 from marstts.speaker.mini import CONFIG_FILE, WEIGHTS_FILE, MiniEncoderConfig
-from marstts.training.speaker.campplus import CamPlusPlus
 from marstts.weights.pretrained import read_tensors
+from marstts_lab.training.speaker.campplus import CamPlusPlus
 
 NAMES = (
     (r"^head\.layer(\d)\.(\d)", lambda match: f"bands.{2 * int(match[1]) - 2 + int(match[2])}"),

@@ -16,9 +16,9 @@ from marstts.codec.mini import CONFIG_FILE, MiniCodecFolder
 from marstts.codec.mini_model import MiniCodecModel
 from marstts.errors import CheckpointError
 from marstts.io.config import read_config
-from marstts.training.checkpoint import open_tensors
-from marstts.training.codec.export import copy_notices, export_codec, load_codec
-from marstts.training.speaker.export import load_frozen
+from marstts_lab.training.checkpoint import open_tensors
+from marstts_lab.training.codec.export import copy_notices, export_codec, load_codec
+from marstts_lab.training.speaker.export import load_frozen
 
 PREFIXES = {"codec.": "", "mlp.": "timbre_speaker."}
 """Names of a trial's weights, and ours."""

@@ -6,7 +6,7 @@
 #   the metrics; CLONE=shallow, deep or both; models without aligned heads clone references of more than 12 s as shallow
 #   ones only
 # Readers are LibriSpeech's and LibriTTS's of no training split. This flatters the packaged mini, whose decoder heard readers of all splits
-# (docs/data/corpora.md): for it, PEOPLE_FOLDER should hold test people (src/marstts/data/test_people.tsv). Needs the extra eval and espeak-ng.
+# (docs/data/corpora.md): for it, PEOPLE_FOLDER should hold test people (src/marstts_lab/data/test_people.tsv). Needs the extra eval and espeak-ng.
 #   WORK_FOLDER/voices   sentences of the synthetic test set in the readers' voices: similarity, own reference first
 #   WORK_FOLDER/texts    the readers' own sentences: CER over the codec's, length over the recording's
 # results.md and results.json of both have a row for each system, and differences on the same trials with their intervals.

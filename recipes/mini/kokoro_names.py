@@ -22,10 +22,10 @@ import numpy as np
 
 from marstts import audio
 from marstts.audio import trim_silence
-from marstts.data.corpora.kokoro import FOLDER_VARIABLE, draw_voice, open_kokoro, parse_blend
-from marstts.data.manifest import Utterance, write_manifest
 from marstts.errors import DataError
 from marstts.text.pronunciation.dictionary import entries
+from marstts_lab.data.corpora.kokoro import FOLDER_VARIABLE, draw_voice, open_kokoro, parse_blend
+from marstts_lab.data.manifest import Utterance, write_manifest
 
 HERE = Path(__file__).parent
 SPEAKERS = 420

@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 import marstts
 from marstts import audio
 from marstts.audio import Waveform
-from marstts.data.manifest import Utterance, read_chosen, write_manifest
 from marstts.text.phones import FALLING, RISING
+from marstts_lab.data.manifest import Utterance, read_chosen, write_manifest
 
 RATE = 24000
 SPAN, FADE = 0.3, 0.12

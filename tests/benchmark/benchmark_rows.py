@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from marstts.benchmark.plan import Case, Measure
+from marstts_lab.benchmark.plan import Case, Measure
 
 
 def make_case(bundle: Path, measure: Measure, engine: str = "onnx", **changes: Any) -> Case:

@@ -8,12 +8,12 @@ import pytest
 from benchmark_rows import make_case
 from typer.testing import CliRunner
 
-from marstts.benchmark import runner
-from marstts.benchmark.plan import QUICK, BenchmarkScale, Measure
-from marstts.cli import benchmark as command
 from marstts.cli.main import app
 from marstts.errors import BenchmarkError, ConfigError
 from marstts.generation.engine import EngineKind
+from marstts_lab.benchmark import runner
+from marstts_lab.benchmark.plan import QUICK, BenchmarkScale, Measure
+from marstts_lab.cli import benchmark as command
 
 pytestmark = pytest.mark.slow
 

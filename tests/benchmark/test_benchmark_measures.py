@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from benchmark_rows import make_case
 
-from marstts.benchmark import measures
-from marstts.benchmark.inputs import CHARACTERS_PER_SECOND, fixed_length_backoff, random_voice, sample_text
-from marstts.benchmark.plan import Measure
 from marstts.errors import BenchmarkError
 from marstts.generation.request import StopReason
 from marstts.synthesis.loading import load
 from marstts.synthesis.synthesizer import Synthesizer
+from marstts_lab.benchmark import measures
+from marstts_lab.benchmark.inputs import CHARACTERS_PER_SECOND, fixed_length_backoff, random_voice, sample_text
+from marstts_lab.benchmark.plan import Measure
 from scripted import with_parts
 
 pytestmark = pytest.mark.slow  # all of them measure

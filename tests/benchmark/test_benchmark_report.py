@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from benchmark_rows import make_row, tokens_row
 
-from marstts.benchmark import report
-from marstts.benchmark.plan import Measure
+from marstts_lab.benchmark import report
+from marstts_lab.benchmark.plan import Measure
 
 
 def test_the_report_holds_everything_that_was_measured_and_every_failure():

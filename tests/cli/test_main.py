@@ -18,7 +18,8 @@ from typer.testing import CliRunner
 
 import marstts
 from light_install import WITHOUT_EXTRAS
-from marstts.cli.main import COMMANDS, LazyCommand, app
+from marstts.cli.commands import LazyCommand
+from marstts.cli.main import COMMANDS, app
 from marstts.cli.terminal import silence_libraries
 from marstts.errors import DataError
 from scripted import ScriptedPrompt, ScriptedTake, good, scripted_synthesizer

@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 import miniature_corpora
 from marstts.cli.main import app
-from marstts.data.corpus import load_corpus
-from marstts.data.shards import read_info, shard_path
+from marstts_lab.data.corpus import load_corpus
+from marstts_lab.data.shards import read_info, shard_path
 
 RUN = CliRunner()
 ENCODERS = ["--codec", "toy:64", "--identity", "toy:5", "--style", "toy:7"]

@@ -13,9 +13,9 @@ from safetensors.torch import load_file
 from typer.testing import CliRunner, Result
 
 from marstts.cli.main import app
-from marstts.data.manifest import Utterance, write_manifest
 from marstts.io.part_provenance import read_part
-from marstts.training.codec import export
+from marstts_lab.data.manifest import Utterance, write_manifest
+from marstts_lab.training.codec import export
 
 CONFIG = """
 stage = "{stage}"

@@ -12,7 +12,7 @@ from marstts.codec.mini_whisper import WhisperEncoder
 from marstts.errors import CheckpointError
 from marstts.io.stored_tensors import stored_tensors
 from marstts.onnx.export import dequantized, integers
-from marstts.training.checkpoint import read_tensors
+from marstts_lab.training.checkpoint import read_tensors
 
 
 def noise(seconds: float, rate: int) -> np.ndarray:

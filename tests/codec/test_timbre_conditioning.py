@@ -24,8 +24,8 @@ from marstts.codec.mini_model import MiniCodecModel, pulse_train, to_hertz
 from marstts.errors import AudioError, CheckpointError, ConfigError
 from marstts.speaker.mini import MiniEncoderConfig, MiniSpeakerEncoder
 from marstts.speaker.mini_model import MiniEncoderModel
-from marstts.training.codec.export import export_codec, load_codec, timbre_encoder_name
-from marstts.training.speaker.export import load_encoder
+from marstts_lab.training.codec.export import export_codec, load_codec, timbre_encoder_name
+from marstts_lab.training.speaker.export import load_encoder
 
 PLAIN = MiniCodecConfig(
     fft_size=128, hop=32, num_mels=12, strides=(2, 1), codebook_size=24, codebook_width=3, latent_width=10,

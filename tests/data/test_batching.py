@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from marstts.codec.base import CodecSpec
-from marstts.data.batching import BatchingConfig, BatchSampler, cut_evenly, row_length
-from marstts.data.corpus import Corpus
-from marstts.data.manifest import Utterance
-from marstts.data.shards import EncoderInfo
-from marstts.data.utterance_table import UtteranceTable
 from marstts.errors import DataError
+from marstts_lab.data.batching import BatchingConfig, BatchSampler, cut_evenly, row_length
+from marstts_lab.data.corpus import Corpus
+from marstts_lab.data.manifest import Utterance
+from marstts_lab.data.shards import EncoderInfo
+from marstts_lab.data.utterance_table import UtteranceTable
 
 pytestmark = pytest.mark.slow
 

@@ -16,7 +16,8 @@ from typer.testing import CliRunner
 import miniature_corpora
 from marstts import audio
 from marstts.cli.main import app
-from marstts.data.corpora.build_manifest import (
+from marstts.errors import DataError
+from marstts_lab.data.corpora.build_manifest import (
     Audio,
     ManifestConfig,
     RawUtterance,
@@ -26,10 +27,9 @@ from marstts.data.corpora.build_manifest import (
     could_be_english,
     held_out,
 )
-from marstts.data.corpora.catalog import RECIPES
-from marstts.data.corpora.folder import folder
-from marstts.data.manifest import Utterance, parse_utterance, read_manifest
-from marstts.errors import DataError
+from marstts_lab.data.corpora.catalog import RECIPES
+from marstts_lab.data.corpora.folder import folder
+from marstts_lab.data.manifest import Utterance, parse_utterance, read_manifest
 
 pytestmark = pytest.mark.slow
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from marstts.codec.base import CodecSpec
-from marstts.data.corpus import load_corpus
-from marstts.data.manifest import Utterance
-from marstts.data.shards import EncoderInfo, ShardInfo, read_shard, shard_path, write_shard
-from marstts.data.utterance_table import UtteranceTable
 from marstts.errors import DataError
+from marstts_lab.data.corpus import load_corpus
+from marstts_lab.data.manifest import Utterance
+from marstts_lab.data.shards import EncoderInfo, ShardInfo, read_shard, shard_path, write_shard
+from marstts_lab.data.utterance_table import UtteranceTable
 
 SPEC = CodecSpec(name="toy", sample_rate=8000, codebook_size=997, hop_lengths=(400, 200, 100))
 UTTERANCE = Utterance(

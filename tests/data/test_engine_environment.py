@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from marstts.data.corpora.tts_engines import BASE_VOICES, call
+from marstts_lab.data.corpora.tts_engines import BASE_VOICES, call
 
 TEXT = "The birch canoe slid."
 

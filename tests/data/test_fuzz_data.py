@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from marstts.codec.base import CodecSpec
-from marstts.data.corpora.synthetic import finished_rows
-from marstts.data.corpus import load_corpus
-from marstts.data.manifest import Utterance, read_manifest, scan_manifest, write_manifest
-from marstts.data.mined_takes import GeneratedHalf, MinedTake, PlannedTake, read_takes, write_takes
-from marstts.data.pairs import Pair, PairLine, SideLine, check_pairs, read_pairs, tensors_path, write_pairs
-from marstts.data.shards import EncoderInfo, ShardInfo, shard_path, write_shard
 from marstts.generation.request import StopReason
+from marstts_lab.data.corpora.synthetic import finished_rows
+from marstts_lab.data.corpus import load_corpus
+from marstts_lab.data.manifest import Utterance, read_manifest, scan_manifest, write_manifest
+from marstts_lab.data.mined_takes import GeneratedHalf, MinedTake, PlannedTake, read_takes, write_takes
+from marstts_lab.data.pairs import Pair, PairLine, SideLine, check_pairs, read_pairs, tensors_path, write_pairs
+from marstts_lab.data.shards import EncoderInfo, ShardInfo, shard_path, write_shard
 from test_fuzz_files import attack
 
 pytestmark = pytest.mark.slow

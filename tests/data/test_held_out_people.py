@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 
 from marstts.codec.base import CodecSpec
-from marstts.data.corpora.people_table import split_of
-from marstts.data.corpus import load_corpus
-from marstts.data.held_out_people import (
+from marstts.errors import DataError
+from marstts.io.config import parse_config
+from marstts_lab.data.corpora.people_table import split_of
+from marstts_lab.data.corpus import load_corpus
+from marstts_lab.data.held_out_people import (
     TABLE_VARIABLE,
     judged_people,
     people_of,
@@ -22,16 +24,14 @@ from marstts.data.held_out_people import (
     split_for,
     table_path,
 )
-from marstts.data.manifest import Utterance, read_for_training, write_manifest
-from marstts.data.shards import ShardInfo, shard_path, write_shard
-from marstts.errors import DataError
-from marstts.io.config import parse_config
-from marstts.preference.mine import MineConfig, choose_references
-from marstts.training.codec.config import CodecTrainingConfig
-from marstts.training.codec.segments import Segments
-from marstts.training.loop import LoopConfig
-from marstts.training.speaker.clips import read_corpora
-from marstts.training.speaker.config import SpeakerTrainingConfig
+from marstts_lab.data.manifest import Utterance, read_for_training, write_manifest
+from marstts_lab.data.shards import ShardInfo, shard_path, write_shard
+from marstts_lab.preference.mine import MineConfig, choose_references
+from marstts_lab.training.codec.config import CodecTrainingConfig
+from marstts_lab.training.codec.segments import Segments
+from marstts_lab.training.loop import LoopConfig
+from marstts_lab.training.speaker.clips import read_corpora
+from marstts_lab.training.speaker.config import SpeakerTrainingConfig
 
 ROOT = Path(__file__).parents[2]
 SPEECH = ROOT.parent / "shared" / "speech"

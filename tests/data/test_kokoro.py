@@ -13,11 +13,11 @@ import pytest
 import soundfile
 from onnx import TensorProto, helper, numpy_helper
 
-from marstts.data.corpora import kokoro, synthetic
-from marstts.data.corpora import tts_engines as engines
-from marstts.data.manifest import read_manifest
-from marstts.data.workers import Processes
 from marstts.errors import DataError
+from marstts_lab.data.corpora import kokoro, synthetic
+from marstts_lab.data.corpora import tts_engines as engines
+from marstts_lab.data.manifest import read_manifest
+from marstts_lab.data.workers import Processes
 
 SAMPLES_PER_TOKEN = 2500
 

@@ -2,8 +2,8 @@ import json
 
 import pytest
 
-from marstts.data.manifest import Utterance, read_manifest, write_manifest
 from marstts.errors import DataError
+from marstts_lab.data.manifest import Utterance, read_manifest, write_manifest
 
 
 def utterance(name: str, **changes: object) -> Utterance:

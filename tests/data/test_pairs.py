@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from marstts.codec.base import CodecSpec
-from marstts.data.pairs import Pair, PairLine, SideLine, check_pairs, read_pairs, tensors_path, write_pairs
 from marstts.errors import DataError
+from marstts_lab.data.pairs import Pair, PairLine, SideLine, check_pairs, read_pairs, tensors_path, write_pairs
 
 SPEC = CodecSpec(name="toy", sample_rate=8000, codebook_size=9, hop_lengths=(400, 200, 100))
 ENCODERS = {"identity": "who", "style": "how"}

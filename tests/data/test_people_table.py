@@ -10,10 +10,10 @@ import soundfile
 from typer.testing import CliRunner
 
 from marstts.cli.main import app
-from marstts.data.corpora.build_manifest import RawUtterance, RejectedItem, RejectKind
-from marstts.data.corpora.people_table import people_table, readable, split_of
-from marstts.data.manifest import parse_utterance, read_manifest
 from marstts.errors import DataError
+from marstts_lab.data.corpora.build_manifest import RawUtterance, RejectedItem, RejectKind
+from marstts_lab.data.corpora.people_table import people_table, readable, split_of
+from marstts_lab.data.manifest import parse_utterance, read_manifest
 
 HEADER = "path\tcorpus\tspeaker\tgender\tseconds\tsample_rate\tlicense\ttranscript\tsource"
 ROWS = (

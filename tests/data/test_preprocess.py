@@ -12,15 +12,15 @@ import soundfile
 from marstts import audio
 from marstts.audio import Waveform
 from marstts.codec.toy import ToyCodec
-from marstts.data import tokenize as tokenizing
-from marstts.data.corpus import load_corpus
-from marstts.data.manifest import Utterance, utterance_line
-from marstts.data.preprocess import EncodedUtterance, Encoders, PreprocessConfig, UtteranceEncoder
-from marstts.data.shards import shard_path
-from marstts.data.tokenize import fingerprint_of, tokenize_manifest
 from marstts.errors import AudioError, DataError
 from marstts.speaker.toy import ToySpeakerEncoder
 from marstts.synthesis.clone import clone
+from marstts_lab.data import tokenize as tokenizing
+from marstts_lab.data.corpus import load_corpus
+from marstts_lab.data.manifest import Utterance, utterance_line
+from marstts_lab.data.preprocess import EncodedUtterance, Encoders, PreprocessConfig, UtteranceEncoder
+from marstts_lab.data.shards import shard_path
+from marstts_lab.data.tokenize import fingerprint_of, tokenize_manifest
 
 RATE = 16_000
 ROOT = Path(__file__).parents[2]

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from marstts.data.workers import Progress, show_duration
+from marstts_lab.data.workers import Progress, show_duration
 
 
 def test_progress_is_logged_now_and_then_with_the_time_left(caplog: pytest.LogCaptureFixture) -> None:

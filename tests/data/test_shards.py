@@ -10,9 +10,10 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from marstts.codec.base import CodecSpec
-from marstts.data.corpus import load_corpus
-from marstts.data.manifest import Utterance
-from marstts.data.shards import (
+from marstts.errors import DataError
+from marstts_lab.data.corpus import load_corpus
+from marstts_lab.data.manifest import Utterance
+from marstts_lab.data.shards import (
     FORMAT,
     EncoderInfo,
     ShardInfo,
@@ -23,7 +24,6 @@ from marstts.data.shards import (
     shard_path,
     write_shard,
 )
-from marstts.errors import DataError
 
 SPEC = CodecSpec(name="toy", sample_rate=8000, codebook_size=9, hop_lengths=(400, 200, 100))
 

@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 
 from marstts.audio import Waveform
-from marstts.cli.prepare import weighted_file
-from marstts.data.corpora import speakers, synthetic
-from marstts.data.corpora import tts_engines as engines
-from marstts.data.corpora.speakers import STYLES, SyntheticSpeaker
-from marstts.data.corpora.tts_engines import BaseVoice
-from marstts.data.manifest import read_manifest
-from marstts.data.workers import Processes
 from marstts.errors import DataError
+from marstts_lab.cli.prepare import weighted_file
+from marstts_lab.data.corpora import speakers, synthetic
+from marstts_lab.data.corpora import tts_engines as engines
+from marstts_lab.data.corpora.speakers import STYLES, SyntheticSpeaker
+from marstts_lab.data.corpora.tts_engines import BaseVoice
+from marstts_lab.data.manifest import read_manifest
+from marstts_lab.data.workers import Processes
 
 FORMANT = 1500.0
 

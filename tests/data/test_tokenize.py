@@ -10,15 +10,15 @@ import soundfile
 
 from marstts.audio import Waveform
 from marstts.codec.base import CodecSpec
-from marstts.data.corpus import load_corpus
-from marstts.data.manifest import Utterance, write_manifest
-from marstts.data.preprocess import Encoders, PreprocessConfig
-from marstts.data.shards import EncoderInfo, read_info, shard_path
-from marstts.data.tokenize import tokenize_manifest
-from marstts.data.workers import Processes
 from marstts.errors import DataError
 from marstts.io.files import LOCK_FILE
 from marstts.speaker.base import encoder_input
+from marstts_lab.data.corpus import load_corpus
+from marstts_lab.data.manifest import Utterance, write_manifest
+from marstts_lab.data.preprocess import Encoders, PreprocessConfig
+from marstts_lab.data.shards import EncoderInfo, read_info, shard_path
+from marstts_lab.data.tokenize import tokenize_manifest
+from marstts_lab.data.workers import Processes
 
 SPEC = CodecSpec(name="averages", sample_rate=8000, codebook_size=19, hop_lengths=(800, 400, 200))
 

@@ -22,13 +22,13 @@ import soundfile
 from marstts.audio import Waveform
 from marstts.codec.base import Codes
 from marstts.codec.toy import ToyCodec
-from marstts.data.manifest import Utterance, write_manifest
-from marstts.data.preprocess import Encoders, PreprocessConfig
-from marstts.data.tokenize import TokenizeReport, cut_into_jobs, finish_shard, tokenize_manifest
-from marstts.data.workers import Processes, load_nothing, run_in_order, schedule, visible_gpus
 from marstts.errors import ConfigError, DataError
 from marstts.io.files import LOCK_FILE
 from marstts.speaker.toy import ToySpeakerEncoder
+from marstts_lab.data.manifest import Utterance, write_manifest
+from marstts_lab.data.preprocess import Encoders, PreprocessConfig
+from marstts_lab.data.tokenize import TokenizeReport, cut_into_jobs, finish_shard, tokenize_manifest
+from marstts_lab.data.workers import Processes, load_nothing, run_in_order, schedule, visible_gpus
 
 UTTERANCES, PER_SHARD = 19, 3
 RATE = 16000
@@ -197,7 +197,7 @@ def test_several_processes_keep_the_order_and_raise_the_errors_of_their_work(cap
 INTERRUPTED = """
 import sys, time
 sys.path[:0] = {path!r}
-from marstts.data.workers import Processes, load_nothing
+from marstts_lab.data.workers import Processes, load_nothing
 from test_workers import wait_long
 if __name__ == "__main__":
     list(Processes(2).run([1, 2, 3], load_nothing, wait_long))

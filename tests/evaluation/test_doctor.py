@@ -15,13 +15,12 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from typer.testing import CliRunner, Result
 
-from marstts import models
+from marstts import doctor, models
 from marstts.bundle import TOKENIZER_FILE, find_bundle
 from marstts.cli.main import app
 from marstts.codec.registry import ToyCodecPart
+from marstts.doctor import EXTRAS, Parts, examine_model
 from marstts.errors import CheckpointError
-from marstts.evaluation import doctor
-from marstts.evaluation.doctor import EXTRAS, Parts, examine_model
 from marstts.mars5 import published as published5
 from marstts.mars6 import published as published6
 from marstts.mars6.likelihood import log_likelihoods, make_sequence

@@ -15,17 +15,17 @@ from typer.testing import CliRunner
 
 from marstts import audio
 from marstts.audio import Waveform
-from marstts.cli import evaluate as evaluate_module
-from marstts.cli import report as report_module
 from marstts.codec.toy import ToyCodec
-from marstts.data.manifest import Utterance, write_manifest
 from marstts.errors import MarsError
-from marstts.evaluation import open_systems
-from marstts.evaluation.testsets import synthetic
 from marstts.generation.request import SamplingConfig
-from marstts.metrics import panel, recognition
-from marstts.metrics.words import plain_words
 from marstts.speaker.toy import ToySpeakerEncoder
+from marstts_lab.cli import evaluate as evaluate_module
+from marstts_lab.cli import report as report_module
+from marstts_lab.data.manifest import Utterance, write_manifest
+from marstts_lab.evaluation import open_systems
+from marstts_lab.evaluation.testsets import synthetic
+from marstts_lab.metrics import panel, recognition
+from marstts_lab.metrics.words import plain_words
 
 RECORDINGS = Path(__file__).parents[1] / "audio"
 TRANSCRIPTS = {

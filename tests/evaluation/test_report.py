@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from marstts.errors import DataError
-from marstts.evaluation.report import draw_wer_by_style, order_styles, write_report
-from marstts.evaluation.score import Provenance
-from marstts.evaluation.summary import gather_scores, summarize, within_noise
 from marstts.io.jsonl import append_rows
 from marstts.io.provenance import write_provenance
-from marstts.metrics.length import LengthStatus
-from marstts.metrics.scores import SCORES_FILE, TakeScore, VoiceScore, WordScore
+from marstts_lab.evaluation.report import draw_wer_by_style, order_styles, write_report
+from marstts_lab.evaluation.score import Provenance
+from marstts_lab.evaluation.summary import gather_scores, summarize, within_noise
+from marstts_lab.metrics.length import LengthStatus
+from marstts_lab.metrics.scores import SCORES_FILE, TakeScore, VoiceScore, WordScore
 
 pytestmark = pytest.mark.slow
 

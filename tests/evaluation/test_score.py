@@ -9,19 +9,19 @@ import pytest
 
 from marstts import audio
 from marstts.audio import Waveform
-from marstts.data.workers import Processes
 from marstts.errors import DataError, MarsError
-from marstts.evaluation.score import TAKES_FILE, read_provenances, score_systems
-from marstts.evaluation.systems import (
+from marstts.speaker.toy import ToySpeakerEncoder
+from marstts_lab.data.workers import Processes
+from marstts_lab.evaluation.score import TAKES_FILE, read_provenances, score_systems
+from marstts_lab.evaluation.systems import (
     GroundTruth,
     TakesFolder,
 )
-from marstts.metrics.length import LengthStatus
-from marstts.metrics.panel import Metrics
-from marstts.metrics.recognition import SphinxRecognizer
-from marstts.metrics.scores import SCORES_FILE, TakeScore, read_scores
-from marstts.metrics.testset import Trial, read_testset
-from marstts.speaker.toy import ToySpeakerEncoder
+from marstts_lab.metrics.length import LengthStatus
+from marstts_lab.metrics.panel import Metrics
+from marstts_lab.metrics.recognition import SphinxRecognizer
+from marstts_lab.metrics.scores import SCORES_FILE, TakeScore, read_scores
+from marstts_lab.metrics.testset import Trial, read_testset
 
 pytestmark = pytest.mark.slow
 

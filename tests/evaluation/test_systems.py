@@ -13,13 +13,13 @@ import pytest
 from marstts import audio
 from marstts.audio import Waveform
 from marstts.errors import DataError
-from marstts.evaluation import open_systems
-from marstts.evaluation.open_systems import SystemOptions, find_systems
-from marstts.evaluation.systems import Clone, CodecResynthesis, EspeakNg, Model, Variant, ablate
 from marstts.generation.request import SamplingConfig
-from marstts.metrics.testset import Trial, folder_digest, take_seed
 from marstts.synthesis.speaking import USUAL, Speaking
 from marstts.synthesis.synthesizer import Synthesizer
+from marstts_lab.evaluation import open_systems
+from marstts_lab.evaluation.open_systems import SystemOptions, find_systems
+from marstts_lab.evaluation.systems import Clone, CodecResynthesis, EspeakNg, Model, Variant, ablate
+from marstts_lab.metrics.testset import Trial, folder_digest, take_seed
 
 pytestmark = pytest.mark.slow
 

@@ -12,18 +12,18 @@ import pytest
 import marstts
 from marstts import audio
 from marstts.audio import Waveform, write
-from marstts.data.corpora import synthetic as corpora_synthetic
-from marstts.data.corpora.build_manifest import RawUtterance
-from marstts.data.corpora.folder import folder
-from marstts.data.corpora.synthetic import split_of_sentence
-from marstts.data.manifest import Utterance, write_manifest
 from marstts.errors import DataError
-from marstts.evaluation.recordings import find_recordings
-from marstts.evaluation.testsets import catalog, ears, hard_texts, synthetic
-from marstts.evaluation.testsets.catalog import missing_for_testset, open_testset, subsample
-from marstts.metrics.testset import Trial, refuse_repeated_ids
-from marstts.metrics.words import plain_words
 from marstts.text.normalize import normalize
+from marstts_lab.data.corpora import synthetic as corpora_synthetic
+from marstts_lab.data.corpora.build_manifest import RawUtterance
+from marstts_lab.data.corpora.folder import folder
+from marstts_lab.data.corpora.synthetic import split_of_sentence
+from marstts_lab.data.manifest import Utterance, write_manifest
+from marstts_lab.evaluation.recordings import find_recordings
+from marstts_lab.evaluation.testsets import catalog, ears, hard_texts, synthetic
+from marstts_lab.evaluation.testsets.catalog import missing_for_testset, open_testset, subsample
+from marstts_lab.metrics.testset import Trial, refuse_repeated_ids
+from marstts_lab.metrics.words import plain_words
 
 pytestmark = pytest.mark.slow
 

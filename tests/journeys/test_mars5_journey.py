@@ -12,14 +12,14 @@ from mars5_published import AR, NAR, ar_content, nar_content, save
 from marstts import models
 from marstts.audio import Waveform, write
 from marstts.bundle import read_info
-from marstts.cli import export
 from marstts.cli.main import app
 from marstts.codec import registry
-from marstts.data.manifest import Utterance, write_manifest
 from marstts.synthesis import clone as cloning
 from marstts.synthesis.backoff import BackoffConfig
 from marstts.synthesis.loading import load
-from marstts.training.mars5.run_folder import SpeechRate, read_rate, read_vocabulary
+from marstts_lab.cli import export
+from marstts_lab.data.manifest import Utterance, write_manifest
+from marstts_lab.training.mars5.run_folder import SpeechRate, read_rate, read_vocabulary
 from scripted import with_parts
 
 pytestmark = [pytest.mark.slow, pytest.mark.end_to_end]

@@ -14,10 +14,10 @@ from marstts.bundle import PACKAGED_MODELS
 from marstts.cli.main import app
 from marstts.codec.base import TIMBRE, with_timbre
 from marstts.generation.request import StopReason
-from marstts.metrics.recognition import SphinxRecognizer, character_edits
-from marstts.metrics.words import plain_words
 from marstts.synthesis.speech import Speech
 from marstts.synthesis.synthesizer import Synthesizer
+from marstts_lab.metrics.recognition import SphinxRecognizer, character_edits
+from marstts_lab.metrics.words import plain_words
 
 pytestmark = [pytest.mark.slow, pytest.mark.end_to_end]
 

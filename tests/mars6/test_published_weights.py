@@ -30,12 +30,12 @@ from marstts.mars5.checkpoint import load_released as load_mars5
 from marstts.mars5.published import convert as convert_mars5
 from marstts.mars6.published import CHECKPOINT_NAME, TOKENIZER_NAME, convert
 from marstts.mars6.released import load_released
-from marstts.metrics.quality import Utmos
-from marstts.metrics.recognition import FasterWhisperRecognizer
 from marstts.speaker.clap import ClapEncoder
 from marstts.speaker.registry import ClapPart, WavLmPart
 from marstts.speaker.wavlm import WavLmEncoder, XVectorEncoder
 from marstts.text.tokenizers.minbpe import read_minbpe
+from marstts_lab.metrics.quality import Utmos
+from marstts_lab.metrics.recognition import FasterWhisperRecognizer
 
 VARIABLE = "MARSTTS_WEIGHTS"
 

@@ -20,8 +20,8 @@ from marstts.mars6.prompt import SPECIAL_TOKENS
 from marstts.models import export_bundle
 from marstts.speaker.registry import ToyEncoderPart
 from marstts.text.tokenizers.bpe import BPE
-from marstts.training.loop import LoopConfig
-from marstts.training.mars6.config import PretrainConfig
+from marstts_lab.training.loop import LoopConfig
+from marstts_lab.training.mars6.config import PretrainConfig
 
 CONFIG = Mars6Config(
     text_vocab_size=270, codebook_size=64, width=32, encoder_layers=1, global_layers=2, local_layers=1, heads=4,

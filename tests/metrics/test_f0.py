@@ -11,9 +11,9 @@ import pytest
 import soundfile
 
 from marstts.audio import Waveform
-from marstts.data.manifest import Utterance, write_manifest
 from marstts.errors import DataError
-from marstts.metrics.annotations import extract_corpus_f0, extract_f0, first_hours
+from marstts_lab.data.manifest import Utterance, write_manifest
+from marstts_lab.metrics.annotations import extract_corpus_f0, extract_f0, first_hours
 
 
 def utterance(name: str, seconds: float, split: str = "train") -> Utterance:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from marstts.errors import CheckpointError
-from marstts.metrics.hub import fetch_model
+from marstts_lab.metrics.hub import fetch_model
 
 FILES = (("model.safetensors", "model.bin"), ("config.json",))
 

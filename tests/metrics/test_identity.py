@@ -9,8 +9,8 @@ import pytest
 
 from marstts.audio import Waveform
 from marstts.errors import MissingExtraError
-from marstts.metrics.identity import Resemblyzer, level, spoof_eer
 from marstts.speaker.base import cosine, equal_error_rate
+from marstts_lab.metrics.identity import Resemblyzer, level, spoof_eer
 
 
 def unit(degrees: float) -> np.ndarray:

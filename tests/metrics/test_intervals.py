@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from marstts.metrics.intervals import (
+from marstts_lab.metrics.intervals import (
     Interval,
     bootstrap,
     bootstrap_difference,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from marstts.audio import Waveform
-from marstts.metrics.length import LengthStatus, check_length, expected_seconds
+from marstts_lab.metrics.length import LengthStatus, check_length, expected_seconds
 
 RATE = 8000
 

@@ -10,8 +10,8 @@ import pytest
 from marstts import audio
 from marstts.audio import Waveform
 from marstts.errors import ConfigError, MarsError
-from marstts.metrics import panel
-from marstts.metrics.panel import (
+from marstts_lab.metrics import panel
+from marstts_lab.metrics.panel import (
     WITH_WEIGHTS,
     MetricsConfig,
     missing_packages,
@@ -19,8 +19,8 @@ from marstts.metrics.panel import (
     open_speaker_metric,
     parse_metrics,
 )
-from marstts.metrics.take_metrics import SpeakerMetric
-from marstts.metrics.testset import Trial
+from marstts_lab.metrics.take_metrics import SpeakerMetric
+from marstts_lab.metrics.testset import Trial
 
 RECORDINGS = Path(__file__).parents[1] / "audio"
 TRIALS = [

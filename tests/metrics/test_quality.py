@@ -11,8 +11,8 @@ import pytest
 
 from marstts.audio import Waveform, resample
 from marstts.errors import ConfigError, MissingExtraError
-from marstts.metrics import quality
-from marstts.metrics.quality import DistillMos, Dnsmos, Utmos, open_quality_metric
+from marstts_lab.metrics import quality
+from marstts_lab.metrics.quality import DistillMos, Dnsmos, Utmos, open_quality_metric
 
 
 @pytest.mark.slow

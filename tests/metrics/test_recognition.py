@@ -11,8 +11,8 @@ import pytest
 
 from marstts.audio import Waveform
 from marstts.errors import CheckpointError, ConfigError, MissingExtraError
-from marstts.metrics import recognition, sphinx
-from marstts.metrics.recognition import (
+from marstts_lab.metrics import recognition, sphinx
+from marstts_lab.metrics.recognition import (
     Edits,
     FasterWhisperRecognizer,
     SphinxRecognizer,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from marstts.metrics.words import has_repetition, is_truncated, words_missing_at_end
+from marstts_lab.metrics.words import has_repetition, is_truncated, words_missing_at_end
 
 
 @pytest.mark.parametrize(

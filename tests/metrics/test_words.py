@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from marstts.metrics.words import plain_words
+from marstts_lab.metrics.words import plain_words
 
 
 @pytest.mark.parametrize(

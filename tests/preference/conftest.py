@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from marstts.audio import Waveform, write
-from marstts.data.manifest import Utterance, write_manifest
-from marstts.metrics import recognition
-from marstts.preference import scoring
+from marstts_lab.data.manifest import Utterance, write_manifest
+from marstts_lab.metrics import recognition
+from marstts_lab.preference import scoring
 
 RATE = 24_000
 ANIMALS = ("cat", "dog", "cow", "pig", "hen", "owl", "fox")

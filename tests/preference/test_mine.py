@@ -12,16 +12,16 @@ import numpy as np
 import pytest
 
 from marstts import audio
-from marstts.data.manifest import read_manifest, write_manifest
-from marstts.data.mined_takes import PLAN_FILE, Half, read_takes
-from marstts.data.workers import Processes
 from marstts.errors import ConfigError, DataError
 from marstts.generation.loop import generate_requests
 from marstts.generation.request import Request
 from marstts.io.files import lock_folder
 from marstts.io.provenance import PROVENANCE_FILE
-from marstts.preference.mine import CycleGenerator, MineConfig, Texts, choose_references, clone_any, mine
 from marstts.synthesis.loading import load
+from marstts_lab.data.manifest import read_manifest, write_manifest
+from marstts_lab.data.mined_takes import PLAN_FILE, Half, read_takes
+from marstts_lab.data.workers import Processes
+from marstts_lab.preference.mine import CycleGenerator, MineConfig, Texts, choose_references, clone_any, mine
 
 pytestmark = pytest.mark.slow
 
@@ -222,7 +222,7 @@ def test_only_the_texts_that_are_drawn_are_normalized(tmp_path: Path, monkeypatc
     lines = tmp_path / "many.tsv"
     lines.write_text("".join(f"book\tThe cat sat {number} times.\n" for number in range(1000)))
     seen = []
-    monkeypatch.setattr("marstts.preference.mine.normalize", lambda text: seen.append(text) or text)
+    monkeypatch.setattr("marstts_lab.preference.mine.normalize", lambda text: seen.append(text) or text)
     assert Texts(lines, 100).draw(2_500_123) == "The cat sat 123 times." and seen == ["The cat sat 123 times."]
 
 

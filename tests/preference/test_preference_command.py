@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from marstts.cli.main import app
-from marstts.data.pairs import read_pairs
+from marstts_lab.data.pairs import read_pairs
 
 RUN = CliRunner()
 

@@ -13,15 +13,15 @@ from typer.testing import CliRunner
 from marstts import models
 from marstts.bundle import load_bundle
 from marstts.cli.main import app
-from marstts.data.pairs import Pair, PairLine, SideLine, read_pairs, write_pairs
 from marstts.errors import DataError
 from marstts.generation.request import Generated, StopReason
 from marstts.io.config import read_config
-from marstts.metrics.testset import make_testset, read_testset, write_testset
-from marstts.preference.scoring import decode
-from marstts.preference.train import PreferenceConfig, check_held_out
-from marstts.preference.train import train as train_model
-from marstts.preference.validation import (
+from marstts_lab.data.pairs import Pair, PairLine, SideLine, read_pairs, write_pairs
+from marstts_lab.metrics.testset import make_testset, read_testset, write_testset
+from marstts_lab.preference.scoring import decode
+from marstts_lab.preference.train import PreferenceConfig, check_held_out
+from marstts_lab.preference.train import train as train_model
+from marstts_lab.preference.validation import (
     TakeResult,
     ValidationConfig,
     ValidationResult,
@@ -30,7 +30,7 @@ from marstts.preference.validation import (
     disqualification,
     summarize,
 )
-from marstts.training.mars6.run_folder import trained_model
+from marstts_lab.training.mars6.run_folder import trained_model
 
 CONFIG = """
 [orpo]
@@ -99,7 +99,7 @@ def test_takes_are_summarized_over_sentences():
 @pytest.fixture(scope="module")
 def testset(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two sentences of the corpus, each with another recording of the same speaker as reference."""
-    from marstts.data.manifest import read_manifest, write_manifest
+    from marstts_lab.data.manifest import read_manifest, write_manifest
 
     held_out = corpus.with_name("held_out.jsonl")
     import dataclasses

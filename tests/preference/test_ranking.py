@@ -14,20 +14,20 @@ import pytest
 from marstts.audio import Waveform
 from marstts.bundle import load_bundle
 from marstts.codec.toy import ToyCodec
-from marstts.data.mined_takes import GeneratedHalf, MinedTake, MiningProvenance, PlannedTake
-from marstts.data.pairs import check_pairs, read_pairs
-from marstts.data.workers import Processes
 from marstts.errors import ConfigError, DataError
 from marstts.generation.request import StopReason
 from marstts.io.config import read_config
 from marstts.io.provenance import write_provenance
-from marstts.preference.mine import MineConfig, mine
-from marstts.preference.pairs import as_pair, make_pairs
-from marstts.preference.ranking import RankConfig, Scheme, choose_pairs, percentiles, rank_takes
-from marstts.preference.scoring import MetricModels, Score, ScoredTake, TakeMetric
 from marstts.speaker.base import encoder_input
 from marstts.speaker.toy import ToySpeakerEncoder
 from marstts.synthesis.loading import load
+from marstts_lab.data.mined_takes import GeneratedHalf, MinedTake, MiningProvenance, PlannedTake
+from marstts_lab.data.pairs import check_pairs, read_pairs
+from marstts_lab.data.workers import Processes
+from marstts_lab.preference.mine import MineConfig, mine
+from marstts_lab.preference.pairs import as_pair, make_pairs
+from marstts_lab.preference.ranking import RankConfig, Scheme, choose_pairs, percentiles, rank_takes
+from marstts_lab.preference.scoring import MetricModels, Score, ScoredTake, TakeMetric
 
 MINI = Path(__file__).parents[2] / "recipes" / "mini" / "pairs.toml"
 ONE = Processes(1)

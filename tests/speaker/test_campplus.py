@@ -14,8 +14,8 @@ from torch import Tensor
 
 from campplus_weights import published
 from marstts.audio.spectral import log_mel
-from marstts.training.speaker import campplus
-from marstts.training.speaker.export import load_frozen
+from marstts_lab.training.speaker import campplus
+from marstts_lab.training.speaker.export import load_frozen
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "mini" / "campplus.py"
 BLOCKS = ((2, 1), (1, 2), (2, 2))

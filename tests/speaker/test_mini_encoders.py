@@ -16,7 +16,7 @@ from marstts.audio.spectral import log_mel
 from marstts.errors import AudioError, CheckpointError
 from marstts.speaker.mini import GRAPH_FILE, WEIGHTS_FILE, MiniEncoderConfig, MiniSpeakerEncoder
 from marstts.speaker.mini_model import AttentiveStatistics, BatchNorm, MiniEncoderModel
-from marstts.training.speaker.export import export_encoder, load_encoder
+from marstts_lab.training.speaker.export import export_encoder, load_encoder
 
 SHIPPED = Path(str(files("marstts"))) / "models_data" / "mini" / "identity"
 RATE = 24_000

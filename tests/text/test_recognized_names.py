@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from marstts.metrics import sphinx
 from marstts.synthesis.backoff import BackoffConfig
 from marstts.synthesis.loading import load
 from marstts.synthesis.speaking import Speaking
 from marstts.synthesis.synthesizer import Synthesizer
 from marstts.text.lexicon import Lexicon, read_entry
+from marstts_lab.metrics import sphinx
 from scripted import with_parts
 
 NAMES = {

@@ -17,8 +17,8 @@ sys.path.insert(0, str(Path(__file__).parent / "mars6"))
 import toy_pairs
 import toy_training
 
-from marstts.training import distributed
-from marstts.training.loop import run
+from marstts_lab.training import distributed
+from marstts_lab.training.loop import run
 
 BATCHES = 4
 """Batches of a step, whatever the number of processes."""

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from marstts.training.attention_guidance import diagonal_band, guided_attention_loss
+from marstts_lab.training.attention_guidance import diagonal_band, guided_attention_loss
 
 
 def slow_band(n: int, m: int, boundary: tuple[int, int], width: float) -> list[list[bool]]:

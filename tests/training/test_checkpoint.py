@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from marstts.errors import CheckpointError
-from marstts.training.checkpoint import checkpoints, latest, load_weights, restore, save
+from marstts_lab.training.checkpoint import checkpoints, latest, load_weights, restore, save
 
 pytestmark = pytest.mark.slow
 

@@ -6,7 +6,7 @@ import pytest
 from torch import distributed as torch_distributed
 from torch import nn
 
-from marstts.training import distributed
+from marstts_lab.training import distributed
 
 
 def test_one_process_is_not_wrapped() -> None:

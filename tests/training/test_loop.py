@@ -17,10 +17,10 @@ from torch import nn
 
 from marstts.errors import CheckpointError
 from marstts.io.files import lock_folder
-from marstts.training.checkpoint import BEST, best, latest, restore, save
-from marstts.training.distributed import lock_run
-from marstts.training.loop import LoopConfig, Pace, run
-from marstts.training.run_log import read_log
+from marstts_lab.training.checkpoint import BEST, best, latest, restore, save
+from marstts_lab.training.distributed import lock_run
+from marstts_lab.training.loop import LoopConfig, Pace, run
+from marstts_lab.training.run_log import read_log
 
 pytestmark = pytest.mark.slow
 
@@ -208,7 +208,7 @@ def test_steps_are_timed_without_the_validations_between_them(tmp_path, monkeypa
 
         return wrapped
 
-    monkeypatch.setattr("marstts.training.loop.time.monotonic", lambda: now)
+    monkeypatch.setattr("marstts_lab.training.loop.time.monotonic", lambda: now)
     monkeypatch.setattr(task, "train_step", pass_seconds(2.0, task.train_step))
     monkeypatch.setattr(task, "validate", pass_seconds(50.0, task.validate))
     run(task, LoopConfig(steps=8, log_every=4, validate_every=3, checkpoint_minutes=1000), tmp_path)
@@ -217,7 +217,7 @@ def test_steps_are_timed_without_the_validations_between_them(tmp_path, monkeypa
 
 
 def test_only_the_chosen_numbers_are_shown_and_all_are_kept(tmp_path, caplog):
-    with caplog.at_level(logging.INFO, "marstts.training.run_log"):
+    with caplog.at_level(logging.INFO, "marstts_lab.training.run_log"):
         run(Descent([0.5] * 9), settings(steps=2), tmp_path, shown=["loss", "word_errors"])
     shown = [record.message.partition("; ")[0] for record in caplog.records]
     assert {"step 2 train: loss 1", "step 2 validation: loss 0.5"} <= set(shown)
@@ -226,7 +226,7 @@ def test_only_the_chosen_numbers_are_shown_and_all_are_kept(tmp_path, caplog):
 
 def test_reports_tell_the_share_done_and_the_time_left(tmp_path, caplog):
     settings = LoopConfig(steps=8, log_every=2, validate_every=8, max_minutes=30.0)
-    with caplog.at_level(logging.INFO, "marstts.training.run_log"):
+    with caplog.at_level(logging.INFO, "marstts_lab.training.run_log"):
         run(Descent([0.0] * 9), settings, tmp_path)
     notes = [record.message.partition("; ")[2] for record in caplog.records if " train: " in record.message]
     assert notes[0].startswith("2 of 8 steps (25%), about ") and notes[0].endswith(" left")

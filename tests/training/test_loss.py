@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from marstts.training.loss import Loss, total, values
+from marstts_lab.training.loss import Loss, total, values
 
 
 def test_the_sum_is_weighted_and_terms_of_weight_zero_are_logged_alone() -> None:

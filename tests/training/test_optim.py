@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from marstts.training.optim import (
+from marstts_lab.training.optim import (
     OptimizerConfig,
     Schedule,
     learning_rate,

@@ -12,8 +12,8 @@ import torch
 from safetensors.torch import load_file
 
 from forked_commands import TRAINING, ForkedCommands
-from marstts.training import distributed
-from marstts.training.loop import read_log
+from marstts_lab.training import distributed
+from marstts_lab.training.loop import read_log
 
 pytestmark = pytest.mark.slow
 

@@ -8,10 +8,10 @@ import pytest
 
 from marstts.errors import ConfigError
 from marstts.io.config import Config, parse_config
-from marstts.training.codec.config import CodecTrainingConfig
-from marstts.training.mars6.config import PretrainConfig
-from marstts.training.mars6.orpo import OrpoConfig
-from marstts.training.speaker.config import SpeakerTrainingConfig
+from marstts_lab.training.codec.config import CodecTrainingConfig
+from marstts_lab.training.mars6.config import PretrainConfig
+from marstts_lab.training.mars6.orpo import OrpoConfig
+from marstts_lab.training.speaker.config import SpeakerTrainingConfig
 
 LOOP = {"steps": 1}
 NEEDED: dict[type[Config], dict[str, object]] = {

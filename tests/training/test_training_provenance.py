@@ -9,8 +9,8 @@ from toy_mars6 import write_toy_run
 
 from marstts.bundle import find_bundle, read_info
 from marstts.io.part_provenance import pass_on, read_part
-from marstts.training.loop import LoopConfig
-from marstts.training.provenance import file_digests, name_parent, record_training
+from marstts_lab.training.loop import LoopConfig
+from marstts_lab.training.provenance import file_digests, name_parent, record_training
 
 
 def test_a_run_says_its_command_configuration_data_and_parent(

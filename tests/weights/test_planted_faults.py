@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from mars5_published import ar_shapes, nar_shapes
-from marstts.evaluation.doctor import examine_model
+from marstts.doctor import examine_model
 from marstts.weights.examination import Kind
 from published_fakes import English, Turbo, mars6_shapes, randomly
 

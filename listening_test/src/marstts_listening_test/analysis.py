@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from marstts.metrics.intervals import Interval, bootstrap, ratio
+from marstts_lab.metrics.intervals import Interval, bootstrap, ratio
 from marstts_listening_test.config import Headphones, Question, Rules
 from marstts_listening_test.design import Anchor, TrialKind
 from marstts_listening_test.store import Answer, SessionRecord

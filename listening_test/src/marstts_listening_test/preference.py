@@ -18,7 +18,7 @@ from typing import Any
 
 from marstts.errors import DataError
 from marstts.io.reading import printable_name
-from marstts.metrics.intervals import COVERAGE, Interval
+from marstts_lab.metrics.intervals import COVERAGE, Interval
 from marstts_listening_test.config import Question
 from marstts_listening_test.design import SIDES, ListeningTrial, TrialKind, other_side
 from marstts_listening_test.stimuli import AudioRequirements, Stimuli, find_stimuli

@@ -9,7 +9,7 @@ import typer
 
 from marstts import models
 from marstts.bundle import PUBLISHED
-from marstts.cli.export import given, refuse_with_nar
+from marstts.cli.part_options import given, refuse_with_nar
 from marstts.cli.terminal import check_utf8, say
 from marstts.codec.registry import parse_codec
 from marstts.errors import ConfigError, check_installed

@@ -10,8 +10,8 @@ import typer
 from marstts.bundle import PUBLISHED
 from marstts.cli.terminal import say
 from marstts.codec.registry import parse_codec
+from marstts.doctor import EXTRAS, Examination, Needs, Parts, examine_machine, examine_model
 from marstts.errors import CheckpointError, ConfigError, check_installed
-from marstts.evaluation.doctor import EXTRAS, Examination, Needs, Parts, examine_machine, examine_model
 from marstts.io.reading import printable_text
 from marstts.speaker.registry import parse_encoder
 from marstts.weights.examination import Kind

@@ -13,8 +13,6 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from importlib import import_module
 from io import TextIOWrapper
 from typing import Annotated, Any
 
@@ -22,6 +20,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 import marstts
+from marstts.cli.commands import all_commands, hide_types_of_flags
 from marstts.cli.terminal import configure_logging, say, silence_libraries
 from marstts.errors import MarsError, MissingExtraError
 from marstts.io.reading import DISK_ERRNOS, describe_os_error, printable_name, printable_text
@@ -35,92 +34,9 @@ RESOURCE_ERRNOS = DISK_ERRNOS | {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno
 MAX_SENTENCE = 4000
 """Characters of an error that are printed."""
 
-
-@dataclass(frozen=True)
-class LazyCommand:
-    """One sub-command: its module, and its help before that is imported."""
-
-    module: str
-    """Module in `marstts.cli`."""
-
-    attribute: str
-    """The function, or the typer app of several commands, in that module."""
-
-    help: str
-
-    extra: str = "torch"
-    """The extra of the package that it needs; what needs none may still import PyTorch for an engine."""
-
-    def open(self, name: str) -> Any:
-        """The command itself, freshly imported; raises MissingExtraError where its extra is not installed."""
-        try:
-            found = getattr(import_module(f"marstts.cli.{self.module}"), self.attribute)
-        except ModuleNotFoundError as error:
-            self.raise_if_extra_is_missing(name, error)
-            raise
-        if isinstance(found, typer.Typer):
-            return hide_types_of_flags(typer.main.get_group(found))
-        single = typer.Typer(add_completion=False)
-        single.command(name)(found)
-        return hide_types_of_flags(typer.main.get_command(single))
-
-    def raise_if_extra_is_missing(self, name: str, error: ModuleNotFoundError) -> None:
-        """Raise MissingExtraError, which names the extra, where a package of it could not be imported."""
-        package = (error.name or "").partition(".")[0]
-        if package in ("", "marstts"):
-            return
-        raise MissingExtraError(
-            f"`marstts {name}` needs the package {package!r}, which is not installed: "
-            f"pip install 'marstts[{self.extra}]'"
-        ) from error
-
-
-def hide_types_of_flags(command: Any) -> Any:
-    """The command, whose help shows `--json` instead of `--json <bool>`: a flag takes no value."""
-    get_params = command.get_params
-
-    def get_params_without_types(ctx: Any) -> list[Any]:
-        found = list(get_params(ctx))
-        for option in found:
-            if getattr(option, "is_flag", False):
-                option.metavar = ""
-        return found
-
-    command.get_params = get_params_without_types
-    for single in getattr(command, "commands", {}).values():
-        hide_types_of_flags(single)
-    return command
-
-
 HELP = "--help"
 
-COMMANDS = {
-    "speak": LazyCommand("speak", "speak", "Speak a text in the voice of a recording."),
-    "text": LazyCommand("text", "text", "Print the sentences that will be spoken, and which rule read what."),
-    "voice": LazyCommand("voice", "app", "Create, list, inspect, rename and delete voices."),
-    "prepare": LazyCommand("prepare", "app", "Prepare a corpus for training.", extra="synthetic"),
-    "tokenize": LazyCommand(
-        "tokenize", "tokenize", "Encode a corpus into shards of codes and embeddings.", extra="train"
-    ),
-    "estimate": LazyCommand("estimate", "estimate", "Estimate hours and disk of a training recipe.", extra="train"),
-    "train": LazyCommand("train", "app", "Train a tokenizer, a codec, speaker encoders or a model.", extra="train"),
-    "finetune": LazyCommand("finetune", "finetune", "Fine-tune a model on a folder of recordings.", extra="train"),
-    "preference": LazyCommand(
-        "preference", "app", "Mine takes, rank them into pairs, train on the pairs.", extra="eval"
-    ),
-    "export": LazyCommand("export", "export", "Write a trained model and all it needs as one bundle.", extra="train"),
-    "quantize": LazyCommand("export", "quantize", "Quantize the weights of a bundle to int8.", extra="train"),
-    "bundle": LazyCommand("export", "bundle_app", "Upgrade the graphs of a bundle.", extra="train"),
-    "convert": LazyCommand("convert", "convert", "Convert a published checkpoint to a bundle.", extra="released"),
-    "doctor": LazyCommand(
-        "doctor", "doctor", "Examine a model before it is used, or a machine before a recipe.", extra="released"
-    ),
-    "serve": LazyCommand("serve", "serve", "Serve speech over HTTP.", extra="serve"),
-    "web": LazyCommand("web", "web", "Write a static site that speaks in the browser."),
-    "benchmark": LazyCommand("benchmark", "benchmark", "Measure speed, latency and memory on this machine."),
-    "evaluate": LazyCommand("evaluate", "evaluate", "Score synthesized speech against recordings.", extra="eval"),
-    "report": LazyCommand("report", "report", "Compare the scores of several systems.", extra="eval"),
-}
+COMMANDS = all_commands()
 
 
 class CommandGroup(TyperGroup):

@@ -217,11 +217,12 @@ class StandardError(logging.Handler):
 
 
 def configure_logging(level: int = logging.INFO) -> None:
-    """Show the records of the logger `marstts` from `level` on; calling it again changes nothing but the level."""
-    logger = logging.getLogger("marstts")
-    logger.setLevel(level)
-    if not any(isinstance(handler, StandardError) for handler in logger.handlers):
-        logger.addHandler(StandardError())
+    """Show the records of `marstts` and `marstts_lab` from `level` on; again, it changes nothing but the level."""
+    for name in ("marstts", "marstts_lab"):
+        logger = logging.getLogger(name)
+        logger.setLevel(level)
+        if not any(isinstance(handler, StandardError) for handler in logger.handlers):
+            logger.addHandler(StandardError())
 
 
 def silence_libraries() -> None:

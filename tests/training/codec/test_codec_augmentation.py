@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from marstts.training.codec.augmentation import AugmentationConfig, augment_waveform
+from marstts_lab.training.codec.augmentation import AugmentationConfig, augment_waveform
 
 CLEAN = AugmentationConfig(eq_std_db=0, noise_probability=0, band_limit_probability=0, reverb_probability=0)
 SAMPLES = np.random.default_rng(0).standard_normal(4800).astype(np.float32)

@@ -12,14 +12,14 @@ import soundfile
 import torch
 
 from marstts.codec.mini import MiniCodecConfig
-from marstts.data.manifest import Utterance, write_manifest
 from marstts.errors import CheckpointError, DataError
 from marstts.io.precision import Precision
-from marstts.training.codec.codebooks import perplexity, reset_dead_codes
-from marstts.training.codec.config import AdversarialConfig, CodecTrainingConfig, Stage
-from marstts.training.codec.export import load_codec
-from marstts.training.codec.task import CodecTask, open_task
-from marstts.training.loop import LoopConfig, run
+from marstts_lab.data.manifest import Utterance, write_manifest
+from marstts_lab.training.codec.codebooks import perplexity, reset_dead_codes
+from marstts_lab.training.codec.config import AdversarialConfig, CodecTrainingConfig, Stage
+from marstts_lab.training.codec.export import load_codec
+from marstts_lab.training.codec.task import CodecTask, open_task
+from marstts_lab.training.loop import LoopConfig, run
 
 pytestmark = pytest.mark.slow
 

@@ -10,7 +10,7 @@ import torch
 
 from marstts.codec.mini import MIDDLE_PITCH
 from marstts.errors import DataError
-from marstts.training.codec.losses import F0Config, f0_at, f0_error_semitones, f0_loss, read_f0
+from marstts_lab.training.codec.losses import F0Config, f0_at, f0_error_semitones, f0_loss, read_f0
 
 
 def test_gaps_are_interpolated_in_octaves_and_ends_are_held() -> None:

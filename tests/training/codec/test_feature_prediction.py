@@ -11,16 +11,16 @@ import soundfile
 import torch
 
 from marstts.codec.mini import MiniCodecConfig
-from marstts.data.manifest import Utterance, write_manifest
 from marstts.errors import ConfigError
 from marstts.io.precision import Precision
-from marstts.training.codec.augmentation import AugmentationConfig
-from marstts.training.codec.config import CodecTrainingConfig, Stage
-from marstts.training.codec.losses import FeaturePrediction, FeaturePredictionConfig, weighted_errors
-from marstts.training.codec.recognizer_loss import RecognizerConfig, open_recognizer
-from marstts.training.codec.segments import Segments
-from marstts.training.codec.task import CodecTask
-from marstts.training.loop import LoopConfig
+from marstts_lab.data.manifest import Utterance, write_manifest
+from marstts_lab.training.codec.augmentation import AugmentationConfig
+from marstts_lab.training.codec.config import CodecTrainingConfig, Stage
+from marstts_lab.training.codec.losses import FeaturePrediction, FeaturePredictionConfig, weighted_errors
+from marstts_lab.training.codec.recognizer_loss import RecognizerConfig, open_recognizer
+from marstts_lab.training.codec.segments import Segments
+from marstts_lab.training.codec.task import CodecTask
+from marstts_lab.training.loop import LoopConfig
 from small_whisper import LAYERS, WIDTH, as_file, small_whisper
 
 MODEL = MiniCodecConfig(

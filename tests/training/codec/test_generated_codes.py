@@ -12,19 +12,19 @@ from safetensors.torch import save_file
 
 from marstts.codec.mini import MiniCodecConfig
 from marstts.codec.mini_model import MiniCodecModel
-from marstts.data.manifest import Utterance, write_manifest
-from marstts.data.mined_takes import GeneratedHalf, MinedTake, PlannedTake, shard_path, write_takes
 from marstts.errors import ConfigError, DataError
 from marstts.generation.request import StopReason
 from marstts.io.config import write_config
 from marstts.io.precision import Precision
 from marstts.speaker.mini import CONFIG_FILE, WEIGHTS_FILE, MiniEncoderConfig
 from marstts.speaker.mini_model import MiniEncoderModel
-from marstts.training.codec.config import CodecTrainingConfig, Stage
-from marstts.training.codec.generated_codes import GeneratedCodes, GeneratedCodesConfig
-from marstts.training.codec.losses import SpeakerConsistencyConfig
-from marstts.training.codec.task import CodecTask
-from marstts.training.loop import LoopConfig
+from marstts_lab.data.manifest import Utterance, write_manifest
+from marstts_lab.data.mined_takes import GeneratedHalf, MinedTake, PlannedTake, shard_path, write_takes
+from marstts_lab.training.codec.config import CodecTrainingConfig, Stage
+from marstts_lab.training.codec.generated_codes import GeneratedCodes, GeneratedCodesConfig
+from marstts_lab.training.codec.losses import SpeakerConsistencyConfig
+from marstts_lab.training.codec.task import CodecTask
+from marstts_lab.training.loop import LoopConfig
 
 pytestmark = pytest.mark.slow
 

@@ -12,31 +12,31 @@ import torch
 from safetensors.torch import save_file
 
 from marstts.codec.mini import MiniCodecConfig
-from marstts.data.manifest import Utterance, write_manifest
-from marstts.data.mined_takes import GeneratedHalf, MinedTake, PlannedTake, shard_path, write_takes
 from marstts.errors import ConfigError, DataError
 from marstts.generation.request import StopReason
 from marstts.io.config import write_config
 from marstts.io.precision import Precision
 from marstts.speaker.mini import CONFIG_FILE, WEIGHTS_FILE, MiniEncoderConfig
 from marstts.speaker.mini_model import MiniEncoderModel
-from marstts.training.codec.config import AdversarialConfig, CodecTrainingConfig, Stage, TimbreSpeakerConfig
-from marstts.training.codec.envelope import EnvelopeConfig, envelope, envelope_loss
-from marstts.training.codec.frozen import SpeakerConsistency
-from marstts.training.codec.generated_codes import GeneratedCodes, GeneratedCodesConfig
-from marstts.training.codec.losses import (
+from marstts_lab.data.manifest import Utterance, write_manifest
+from marstts_lab.data.mined_takes import GeneratedHalf, MinedTake, PlannedTake, shard_path, write_takes
+from marstts_lab.training.codec.config import AdversarialConfig, CodecTrainingConfig, Stage, TimbreSpeakerConfig
+from marstts_lab.training.codec.envelope import EnvelopeConfig, envelope, envelope_loss
+from marstts_lab.training.codec.frozen import SpeakerConsistency
+from marstts_lab.training.codec.generated_codes import GeneratedCodes, GeneratedCodesConfig
+from marstts_lab.training.codec.losses import (
     SpeakerConsistencyConfig,
     SpeakerConsistencyLoss,
     SpeakerEmbedding,
     SpectralLoss,
     mask_bands,
 )
-from marstts.training.codec.recognizer_loss import RecognizerConfig
-from marstts.training.codec.recordings import HeardRecordings, Recording
-from marstts.training.codec.task import CodecTask, open_task
-from marstts.training.codec.term import CodecStep
-from marstts.training.loop import LoopConfig, run
-from marstts.training.loss import Loss
+from marstts_lab.training.codec.recognizer_loss import RecognizerConfig
+from marstts_lab.training.codec.recordings import HeardRecordings, Recording
+from marstts_lab.training.codec.task import CodecTask, open_task
+from marstts_lab.training.codec.term import CodecStep
+from marstts_lab.training.loop import LoopConfig, run
+from marstts_lab.training.loss import Loss
 from small_whisper import as_file, small_whisper
 
 pytestmark = pytest.mark.slow

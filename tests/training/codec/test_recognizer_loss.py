@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from marstts.errors import CheckpointError
-from marstts.training.codec.recognizer_loss import RecognizerConfig, RecognizerLoss, open_recognizer, read_encoder
+from marstts_lab.training.codec.recognizer_loss import RecognizerConfig, RecognizerLoss, open_recognizer, read_encoder
 from small_whisper import LAYERS, WIDTH, as_file, small_whisper
 
 

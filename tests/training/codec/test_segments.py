@@ -13,14 +13,14 @@ import soundfile
 import torch
 
 from marstts.codec.mini import MiniCodecConfig
-from marstts.data.manifest import Utterance, write_manifest
 from marstts.errors import ConfigError
 from marstts.io.precision import Precision
-from marstts.training.codec.augmentation import AugmentationConfig
-from marstts.training.codec.config import CodecTrainingConfig, FrequencyWarpConfig, Stage
-from marstts.training.codec.segments import Segments, sampling_weights, weighted_manifest
-from marstts.training.codec.task import CodecTask, open_task
-from marstts.training.loop import LoopConfig, run
+from marstts_lab.data.manifest import Utterance, write_manifest
+from marstts_lab.training.codec.augmentation import AugmentationConfig
+from marstts_lab.training.codec.config import CodecTrainingConfig, FrequencyWarpConfig, Stage
+from marstts_lab.training.codec.segments import Segments, sampling_weights, weighted_manifest
+from marstts_lab.training.codec.task import CodecTask, open_task
+from marstts_lab.training.loop import LoopConfig, run
 
 pytestmark = pytest.mark.slow
 

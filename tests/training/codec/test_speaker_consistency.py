@@ -13,18 +13,18 @@ from safetensors.torch import save_file
 from marstts.audio import Waveform, resample
 from marstts.audio.spectral import log_mel
 from marstts.codec.mini import MiniCodecConfig
-from marstts.data.manifest import Utterance, write_manifest
 from marstts.errors import ConfigError
 from marstts.io.config import write_config
 from marstts.io.precision import Precision
 from marstts.speaker.mini import CONFIG_FILE, WEIGHTS_FILE, MiniEncoderConfig
 from marstts.speaker.mini_model import MiniEncoderModel
-from marstts.training.codec.config import CodecTrainingConfig, Stage
-from marstts.training.codec.losses import SpeakerConsistencyConfig, SpeakerConsistencyLoss
-from marstts.training.codec.task import CodecTask
-from marstts.training.codec.terms import SpeakerConsistencyTerm
-from marstts.training.loop import LoopConfig
-from marstts.training.speaker.campplus import CamPlusPlus
+from marstts_lab.data.manifest import Utterance, write_manifest
+from marstts_lab.training.codec.config import CodecTrainingConfig, Stage
+from marstts_lab.training.codec.losses import SpeakerConsistencyConfig, SpeakerConsistencyLoss
+from marstts_lab.training.codec.task import CodecTask
+from marstts_lab.training.codec.terms import SpeakerConsistencyTerm
+from marstts_lab.training.loop import LoopConfig
+from marstts_lab.training.speaker.campplus import CamPlusPlus
 
 SIZES = MiniEncoderConfig(size=9, width=12, blocks=2, num_mels=20)
 

@@ -13,9 +13,6 @@ import torch
 from numpy.typing import NDArray
 
 from marstts.codec.base import CodecSpec, Codes
-from marstts.data.batching import BatchingConfig, TrainingItem
-from marstts.data.manifest import Utterance
-from marstts.data.utterance_table import UtteranceTable
 from marstts.errors import CheckpointError, ConfigError
 from marstts.io.precision import Precision
 from marstts.mars5.checkpoint import load_models, write_models
@@ -25,13 +22,16 @@ from marstts.mars5.pipeline import Pipeline
 from marstts.mars5.prompt import CloneMode
 from marstts.mars5.repaint import DiffusionConfig
 from marstts.mars5.text import JointVocabulary, SpeechBPE
-from marstts.training.loop import LoopConfig, read_log, run
-from marstts.training.loss import total
-from marstts.training.mars5.batches import Collator, train_vocabulary
-from marstts.training.mars5.config import ArTrainConfig, NarTrainConfig
-from marstts.training.mars5.run_folder import train, trained_models
-from marstts.training.mars5.tasks import ArTask, Mars5Task, NarTask
-from marstts.training.optim import OptimizerConfig
+from marstts_lab.data.batching import BatchingConfig, TrainingItem
+from marstts_lab.data.manifest import Utterance
+from marstts_lab.data.utterance_table import UtteranceTable
+from marstts_lab.training.loop import LoopConfig, read_log, run
+from marstts_lab.training.loss import total
+from marstts_lab.training.mars5.batches import Collator, train_vocabulary
+from marstts_lab.training.mars5.config import ArTrainConfig, NarTrainConfig
+from marstts_lab.training.mars5.run_folder import train, trained_models
+from marstts_lab.training.mars5.tasks import ArTask, Mars5Task, NarTask
+from marstts_lab.training.optim import OptimizerConfig
 
 pytestmark = pytest.mark.slow
 
@@ -181,8 +181,8 @@ def test_all_processes_together_learn_from_different_batches(
     task, asked = ar_task(corpus, vocabulary), []
     items = task.sampler.items
     monkeypatch.setattr(task.sampler, "items", lambda number: (asked.append(number), items(number))[1])
-    monkeypatch.setattr("marstts.training.distributed.world_size", lambda: 3)
-    monkeypatch.setattr("marstts.training.distributed.rank", lambda: 2)
+    monkeypatch.setattr("marstts_lab.training.distributed.world_size", lambda: 3)
+    monkeypatch.setattr("marstts_lab.training.distributed.rank", lambda: 2)
     for step in range(3):
         task.train_step(step)
     assert asked == [2, 5, 8]

@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 from marstts.cli.main import app
 from marstts.io.config import read_config
-from marstts.training.mars6.config import PretrainConfig
-from marstts.training.mars6.cost import Recipe, count_operations, estimate, round_hours
+from marstts_lab.training.mars6.config import PretrainConfig
+from marstts_lab.training.mars6.cost import Recipe, count_operations, estimate, round_hours
 
 pytestmark = pytest.mark.slow
 

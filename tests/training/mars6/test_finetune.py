@@ -15,18 +15,18 @@ from marstts.audio import Waveform, write
 from marstts.bundle import read_info
 from marstts.cli.main import app
 from marstts.errors import ConfigError, DataError
-from marstts.evaluation import finetuning
 from marstts.io.config import write_config
 from marstts.io.jsonl import read_rows
 from marstts.models import load_for_training
-from marstts.training.mars6.finetune import (
+from marstts_lab.evaluation import finetuning
+from marstts_lab.training.mars6.finetune import (
     check_folders,
     finetune_defaults,
     holds_recordings,
     tokenize_recordings,
 )
-from marstts.training.mars6.take_validation import FineTuned, StepScores, best_step
-from marstts.training.run_log import read_log
+from marstts_lab.training.mars6.take_validation import FineTuned, StepScores, best_step
+from marstts_lab.training.run_log import read_log
 
 TEXTS = ("She sells sea shells.", "The cat sat on the mat.", "The mat sat.", "She sat on shells.")
 

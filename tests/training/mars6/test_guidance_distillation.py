@@ -12,11 +12,11 @@ from marstts.errors import ConfigError
 from marstts.io.precision import autocast
 from marstts.mars6.engines.torch import TorchEngine
 from marstts.mars6.prompt import SPECIAL_TOKENS, Mars6Prompt
-from marstts.training.checkpoint import restore, save
-from marstts.training.loop import run
-from marstts.training.mars6.guidance_distillation import distillation_loss, drop_text, guided_probs
-from marstts.training.mars6.run_folder import init_from, open_run, trained_model
-from marstts.training.mars6.task import PretrainTask
+from marstts_lab.training.checkpoint import restore, save
+from marstts_lab.training.loop import run
+from marstts_lab.training.mars6.guidance_distillation import distillation_loss, drop_text, guided_probs
+from marstts_lab.training.mars6.run_folder import init_from, open_run, trained_model
+from marstts_lab.training.mars6.task import PretrainTask
 
 SPECIAL = [TOKENIZER.encode(token)[0] for token in SPECIAL_TOKENS]
 

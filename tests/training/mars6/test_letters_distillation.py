@@ -9,10 +9,10 @@ import torch
 from toy_training import CORPUS, TOKENIZER, config, task
 
 from marstts.text.phones import CHARACTERS, PHONE_TOKENS
-from marstts.training.loop import LoopConfig, run
-from marstts.training.loss import values
-from marstts.training.mars6.run_folder import init_from, open_run, trained_model
-from marstts.training.mars6.task import PretrainTask
+from marstts_lab.training.loop import LoopConfig, run
+from marstts_lab.training.loss import values
+from marstts_lab.training.mars6.run_folder import init_from, open_run, trained_model
+from marstts_lab.training.mars6.task import PretrainTask
 
 PHONES = {"letters_probability": 0.2, "phones_probability": 0.4, "word_probability": 0.5}
 

@@ -7,10 +7,10 @@ import pytest
 import torch
 from toy_training import CONFIG, CORPUS, TOKENIZER, collator, config, task
 
-from marstts.data.batching import BatchSampler, TrainingItem
 from marstts.mars6.config import Mars6Config
 from marstts.mars6.prompt import prompt_string
-from marstts.training.mars6.batches import corrupt_tokens
+from marstts_lab.data.batching import BatchSampler, TrainingItem
+from marstts_lab.training.mars6.batches import corrupt_tokens
 
 
 def test_a_batch_holds_texts_patches_and_the_references_embeddings():

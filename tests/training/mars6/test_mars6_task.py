@@ -11,12 +11,12 @@ import pytest
 import torch
 from toy_training import CORPUS, TOKENIZER, collator, config, task, weights
 
-from marstts.data.batching import TrainingItem
 from marstts.errors import ConfigError, DataError
-from marstts.training.attention_guidance import attention_scores
-from marstts.training.distributed import Share
-from marstts.training.loop import LoopConfig, run
-from marstts.training.mars6.task import PretrainTask
+from marstts_lab.data.batching import TrainingItem
+from marstts_lab.training.attention_guidance import attention_scores
+from marstts_lab.training.distributed import Share
+from marstts_lab.training.loop import LoopConfig, run
+from marstts_lab.training.mars6.task import PretrainTask
 
 pytestmark = pytest.mark.slow
 

@@ -11,7 +11,6 @@ import pytest
 import torch
 from toy_pairs import CONFIG, PAIRS, PROMPT_OF, TOKENIZER, codes, config, model, task
 
-from marstts.data.pairs import Pair, SideLine
 from marstts.errors import ConfigError
 from marstts.generation.loop import generate
 from marstts.generation.request import Limits, SamplingConfig
@@ -20,10 +19,11 @@ from marstts.mars6.engines.torch import TorchEngine
 from marstts.mars6.model import Mars6
 from marstts.mars6.prompt import Mars6Prompt
 from marstts.text.tokenizers.bpe import BPE
-from marstts.training.checkpoint import latest, restore, save
-from marstts.training.loop import run
-from marstts.training.loss import total, values
-from marstts.training.mars6.orpo import (
+from marstts_lab.data.pairs import Pair, SideLine
+from marstts_lab.training.checkpoint import latest, restore, save
+from marstts_lab.training.loop import run
+from marstts_lab.training.loss import total, values
+from marstts_lab.training.mars6.orpo import (
     OrpoTask,
     PairCollator,
     dpo_loss,
@@ -34,7 +34,7 @@ from marstts.training.mars6.orpo import (
     teacher_forced,
     token_log_probabilities,
 )
-from marstts.training.mars6.run_folder import trained_model
+from marstts_lab.training.mars6.run_folder import trained_model
 
 pytestmark = pytest.mark.slow
 

@@ -15,9 +15,9 @@ from marstts.errors import CheckpointError, DataError
 from marstts.mars6.model import Mars6
 from marstts.models import load_for_training
 from marstts.text.tokenizers.bpe import BPE
-from marstts.training.checkpoint import restore, save
-from marstts.training.mars6.run_folder import init_from, open_run, trained_model
-from marstts.training.run_log import check_data_folders
+from marstts_lab.training.checkpoint import restore, save
+from marstts_lab.training.mars6.run_folder import init_from, open_run, trained_model
+from marstts_lab.training.run_log import check_data_folders
 
 pytestmark = pytest.mark.slow
 

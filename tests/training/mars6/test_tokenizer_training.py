@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from marstts.cli.main import app
 from marstts.mars6.prompt import SPECIAL_TOKENS, prompt_string
 from marstts.text.tokenizers.bpe import BPE
-from marstts.training.mars6.tokenizer import VOCAB_SIZE, texts_of, train_bpe
+from marstts_lab.training.mars6.tokenizer import VOCAB_SIZE, texts_of, train_bpe
 
 pytestmark = pytest.mark.slow
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from marstts.data.pairs import Pair, PairLine, SideLine
 from marstts.mars6.config import Mars6Config
 from marstts.mars6.model import Mars6
 from marstts.mars6.prompt import SPECIAL_TOKENS
 from marstts.mars6.speech import Mars6Speech
 from marstts.mars6.spelling import Spelling
 from marstts.text.tokenizers.bpe import BPE
-from marstts.training.mars6.orpo import OrpoConfig, OrpoTask
+from marstts_lab.data.pairs import Pair, PairLine, SideLine
+from marstts_lab.training.mars6.orpo import OrpoConfig, OrpoTask
 
 TOKENIZER = BPE.train(["the cat sat on the mat", "she sells sea shells"], 270, SPECIAL_TOKENS)
 CONFIG = Mars6Config(

@@ -8,14 +8,14 @@ import numpy as np
 import torch
 
 from marstts.codec.toy import ToyCodec
-from marstts.data.corpus import Corpus
-from marstts.data.manifest import Utterance
-from marstts.data.shards import EncoderInfo, ShardInfo, shard_path, write_shard
-from marstts.data.utterance_table import UtteranceTable
-from marstts.training.mars6.batches import Collator
-from marstts.training.mars6.config import PretrainConfig
-from marstts.training.mars6.run_folder import train_tokenizer
-from marstts.training.mars6.task import PretrainTask
+from marstts_lab.data.corpus import Corpus
+from marstts_lab.data.manifest import Utterance
+from marstts_lab.data.shards import EncoderInfo, ShardInfo, shard_path, write_shard
+from marstts_lab.data.utterance_table import UtteranceTable
+from marstts_lab.training.mars6.batches import Collator
+from marstts_lab.training.mars6.config import PretrainConfig
+from marstts_lab.training.mars6.run_folder import train_tokenizer
+from marstts_lab.training.mars6.task import PretrainTask
 
 CODEC = ToyCodec(codebook_size=16, hop_lengths=(256, 128, 64), sample_rate=8000)
 WORDS = ("one", "two", "three", "four")

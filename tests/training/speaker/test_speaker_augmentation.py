@@ -11,8 +11,8 @@ import torch
 from marstts.audio import Waveform
 from marstts.audio.spectral import log_mel, magnitude_spectrogram
 from marstts.speaker.mini import MiniEncoderConfig
-from marstts.training.speaker import augmentation
-from marstts.training.speaker.augmentation import AugmentationConfig
+from marstts_lab.training.speaker import augmentation
+from marstts_lab.training.speaker.augmentation import AugmentationConfig
 
 RATE = 24_000
 MODEL = MiniEncoderConfig(size=9, width=12, blocks=2, num_mels=20)

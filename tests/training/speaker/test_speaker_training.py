@@ -16,17 +16,17 @@ from typer.testing import CliRunner
 
 from marstts.audio import write
 from marstts.cli.main import app
-from marstts.data.manifest import Utterance, read_manifest, write_manifest
 from marstts.errors import CheckpointError, ConfigError, DataError
 from marstts.io.part_provenance import read_part
 from marstts.speaker.mini import MiniEncoderConfig
-from marstts.training.loop import LoopConfig, run
-from marstts.training.loss import values
-from marstts.training.speaker.augmentation import AugmentationConfig
-from marstts.training.speaker.config import EncoderKind, SpeakerTrainingConfig
-from marstts.training.speaker.export import load_encoder
-from marstts.training.speaker.losses import TARGETS, ReverseGradient, angular_margin
-from marstts.training.speaker.task import build_task, open_task
+from marstts_lab.data.manifest import Utterance, read_manifest, write_manifest
+from marstts_lab.training.loop import LoopConfig, run
+from marstts_lab.training.loss import values
+from marstts_lab.training.speaker.augmentation import AugmentationConfig
+from marstts_lab.training.speaker.config import EncoderKind, SpeakerTrainingConfig
+from marstts_lab.training.speaker.export import load_encoder
+from marstts_lab.training.speaker.losses import TARGETS, ReverseGradient, angular_margin
+from marstts_lab.training.speaker.task import build_task, open_task
 
 pytestmark = pytest.mark.slow
 

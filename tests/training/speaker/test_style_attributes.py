@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from test_speaker_augmentation import buzz
 
-from marstts.training.speaker.losses import f0_level, measure_attributes, relative_to_speaker
+from marstts_lab.training.speaker.losses import f0_level, measure_attributes, relative_to_speaker
 
 RATE = 24_000
 

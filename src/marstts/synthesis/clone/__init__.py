@@ -18,8 +18,8 @@ import numpy as np
 
 from marstts import audio
 from marstts.audio import Waveform
+from marstts.audio.voice_activity import SpeechDetector
 from marstts.codec.base import Codec
-from marstts.data.voice_activity import SpeechDetector
 from marstts.errors import AudioError, TextError
 from marstts.generation.speech_model import SpeechModel
 from marstts.speaker.base import MAX_REFERENCE_SECONDS, REFERENCE_LOUDNESS, SpeakerEncoder

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from marstts import audio
 from marstts.audio import Waveform
-from marstts.data.voice_activity import SAMPLE_RATE as DETECTOR_RATE
-from marstts.data.voice_activity import SpeechDetector
+from marstts.audio.voice_activity import SAMPLE_RATE as DETECTOR_RATE
+from marstts.audio.voice_activity import SpeechDetector
 from marstts.errors import AudioError, IncompleteAudioError
 
 WHOLE_SECONDS = 60.0

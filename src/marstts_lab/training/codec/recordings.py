@@ -1,0 +1,104 @@
+"""What a frozen speaker encoder hears in whole recordings, computed once for each: embeddings and mean spectra.
+
+Upstream: recordings of `segments` and `generated_codes`.  Downstream: `task`, as targets and as conditions.
+A segment of two seconds says less of a speaker than a recording, and a recording less than all of a person.
+Shapes: B rows · S embedding size · M bands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from marstts import audio
+from marstts.errors import AudioError, DataError
+from marstts_lab.training.codec.envelope import envelope
+from marstts_lab.training.codec.losses import SpeakerEmbedding
+
+MAX_SECONDS = 8.5
+"""Recordings are heard up to here."""
+
+MAX_RECORDING_SECONDS = 60.0
+"""Files are read up to here."""
+
+
+class Recording(NamedTuple):
+    """A file, or a part of one."""
+
+    path: Path
+    start: float = 0.0
+    seconds: float | None = None
+    """None = to the end of the file."""
+
+
+class Heard(NamedTuple):
+    """What the encoder hears in a recording."""
+
+    embedding: Tensor
+    """(S,) of unit length."""
+
+    envelope: Tensor
+    """(M,), see `envelope`."""
+
+
+class HeardRecordings:
+    """Recordings as an encoder hears them; each is read when it is first asked for."""
+
+    def __init__(self, encoder: SpeakerEmbedding, sample_rate: int, device: torch.device) -> None:
+        self.encoder, self.sample_rate, self.device = encoder, sample_rate, device
+        self.heard: dict[Recording, Heard] = {}
+
+    @torch.no_grad()
+    def of(self, recording: Recording) -> Heard:
+        """What is heard in a recording; AudioError where it cannot be read."""
+        if recording not in self.heard:
+            if recording.seconds is None:
+                waveform = audio.read(recording.path, sample_rate=self.sample_rate, max_seconds=MAX_RECORDING_SECONDS)
+            else:
+                span = audio.read_span(recording.path, recording.start, min(recording.seconds, MAX_SECONDS))
+                waveform = audio.resample(span, self.sample_rate)
+            samples = torch.from_numpy(waveform.samples[: int(MAX_SECONDS * self.sample_rate)])
+            mel = self.encoder.log_mel(samples[None].to(self.device))
+            self.heard[recording] = Heard(self.encoder.encoder(mel)[0], envelope(mel)[0])
+        return self.heard[recording]
+
+    def embeddings(self, recordings: Sequence[Recording]) -> Tensor:
+        """B recordings -> their embeddings (B, S); DataError where one cannot be read."""
+        return torch.stack([self.known(recording).embedding for recording in recordings])
+
+    def envelopes(self, recordings: Sequence[Recording]) -> Tensor:
+        """B recordings -> their mean spectra (B, M); DataError where one cannot be read."""
+        return torch.stack([self.known(recording).envelope for recording in recordings])
+
+    def known(self, recording: Recording) -> Heard:
+        """What is heard in a recording of which a part was read before."""
+        try:
+            return self.of(recording)
+        except AudioError as error:
+            raise DataError(f"{error}; it is the reference of a take or of a segment") from error
+
+    def people(self, people: Sequence[Sequence[Recording]], most: int) -> Tensor:
+        """The recordings of B people -> the direction of the mean of at most `most` of them each, (B, S).
+
+        Recordings that cannot be read are left out; DataError where none can be.
+        """
+        return torch.stack([self.person(recordings, most) for recordings in people])
+
+    def person(self, recordings: Sequence[Recording], most: int) -> Tensor:
+        """The direction of the mean of at most `most` recordings, (S,)."""
+        found: list[Tensor] = []
+        for recording in recordings:
+            try:
+                found.append(self.of(recording).embedding)
+            except AudioError:
+                continue
+            if len(found) == most:
+                break
+        if not found:
+            raise DataError(f"none of the recordings of a person can be read, such as {recordings[0].path}")
+        return F.normalize(torch.stack(found).mean(dim=0), dim=0)
