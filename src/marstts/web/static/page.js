@@ -12,7 +12,7 @@ import { Take } from "./takes.js";
 import { pronunciations, startReading, startTextField, text } from "./text-field.js";
 import { allVoices, chosenVoice, startVoices } from "./voice-list.js";
 
-const CONTROL_MS = 3000; // longest wait for the service worker of a first visit
+const CONTROL_MS = 60_000; // longest wait for the service worker of a first visit
 
 /** @type {any} */
 let site = null;
@@ -56,8 +56,8 @@ async function start() {
 // Wait until the service worker keeps what is loaded; the page works without one, too.
 async function control() {
   if (!navigator.serviceWorker) return;
-  await navigator.serviceWorker.register("service-worker.js").catch(() => {});
-  if (navigator.serviceWorker.controller) return;
+  const registered = await navigator.serviceWorker.register("service-worker.js").catch(() => null);
+  if (!registered || navigator.serviceWorker.controller) return;
   await Promise.race([
     new Promise((resolve) => navigator.serviceWorker.addEventListener("controllerchange", resolve, { once: true })),
     new Promise((resolve) => setTimeout(resolve, CONTROL_MS)),
