@@ -12,7 +12,7 @@ def test_the_sum_is_weighted_and_terms_of_weight_zero_are_logged_alone() -> None
     losses = [Loss("one", 0.5, one * 2), Loss("score", 0.0, other * float("nan"))]
     loss = total(losses)
     loss.backward()
-    assert float(loss) == 3.0 and float(one.grad) == 1.0 and other.grad is None
+    assert float(loss.detach()) == 3.0 and float(one.grad) == 1.0 and other.grad is None
     logged = values(losses)
     assert list(logged) == ["one", "score"] and float(logged["one"]) == 6.0
     assert not any(value.requires_grad for value in logged.values())
