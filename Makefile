@@ -105,9 +105,10 @@ build/npm/installed: src/marstts/web/package.json
 	npm install --prefix build/npm --ignore-scripts --no-audit --no-fund --no-package-lock --loglevel error
 	touch $@
 
-site: $(VENV)/docs $(VENV)/light npm
+site: $(VENV)/docs $(VENV)/light
 	$(VENV)/bin/python -m mkdocs build --quiet --strict
-	$(VENV)/bin/marstts web --output site/tab
+	if $(MAKE) npm; then $(VENV)/bin/marstts web --output site/tab; \
+	else echo "the page that speaks in the browser is left out of site/tab: npm could not install its packages"; fi
 
 lock:
 	$(VENV)/bin/python -m pip freeze --exclude-editable | grep -Ev '^(torch|triton|nvidia-|pip)' > constraints.txt

@@ -18,14 +18,15 @@ MAX_BYTES = 100_000_000
 
 REQUIRED = (
     "marstts/py.typed",
+    "marstts_lab/py.typed",
     "marstts/models_data/mini/bundle.json",
     "marstts/models_data/mini/mars6/mars6.safetensors",
     "marstts/models_data/mini/codec/speaker/encoder.safetensors",
     "marstts/models_data/mini/codec/speaker/LICENSE",
     "marstts/models_data/mini/codec/speaker/NOTICE",
     "marstts/voices_data/voices.toml",
-    "marstts/data/silero_vad/silero_vad_16k.onnx",
-    "marstts/data/test_people.tsv",
+    "marstts/audio/silero_vad/silero_vad_16k.onnx",
+    "marstts_lab/data/test_people.tsv",
     "marstts/web/package.json",
     "marstts/web/static/index.html",
     "marstts/web/static/service-worker.js",
@@ -47,7 +48,7 @@ def wheel_problems(path: Path) -> list[str]:
     with zipfile.ZipFile(path) as archive:
         files = [info for info in archive.infolist() if not info.is_dir()]
     names = [info.filename for info in files]
-    others = [f"{name} is outside the package" for name in names if not name.startswith(("marstts/", "marstts-"))]
+    others = [f"{name} is outside the package" for name in names if not name.startswith(("marstts/", "marstts_lab/", "marstts-"))]
     forbidden = ("tests/", "marstts/tests/")
     return others + problems_of(names, [info.file_size for info in files], REQUIRED, forbidden)
 
