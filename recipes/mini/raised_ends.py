@@ -78,7 +78,7 @@ def raised(samples: NDArray[np.float32], semitones: float) -> NDArray[np.float32
 def copies(manifest: Path, output: Path, model: str, count: int, seed: int) -> Iterator[Utterance]:
     """The rows of the new manifest, whose recordings are written."""
     tts, rng = marstts.load(model), random.Random(seed)
-    voice = tts.open_voice()
+    voice, session = tts.open_voice(), tts.session
     chosen = read_chosen(manifest, lambda one: one.split == "train" and 1 < one.seconds < 4.5 and one.text[-1:] in ".?")
     rng.shuffle(chosen)
     made = 0
@@ -93,7 +93,7 @@ def copies(manifest: Path, output: Path, model: str, count: int, seed: int) -> I
         risen = raised(samples, rng.uniform(*SEMITONES))
         if risen is None:
             continue
-        decoded = tts.decode(tts.codec.encode(Waveform(risen, RATE)), voice).samples
+        decoded = session.decode(session.codec.encode(Waveform(risen, RATE)), voice).samples
         if (final_rise(decoded) or 0.0) < 2:
             continue
         made += 1

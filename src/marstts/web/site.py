@@ -141,7 +141,7 @@ def open_for_tab(bundle: Path) -> Synthesizer:
             "runs no other parts"
         )
     synthesizer = open_synthesizer(bundle, EngineKind.ONNX)
-    codec = synthesizer.codec
+    codec = synthesizer.session.codec
     if not isinstance(codec, MiniCodec) or not codec.timbre_width or not codec.config.timbre_speaker_size:
         raise ConfigError(f"{printable_name(bundle)}: expected a codec with timbre embeddings, as mini has")
     return synthesizer
@@ -179,7 +179,7 @@ def write_graphs(folder: Path, bundle: Path, synthesizer: Synthesizer) -> dict[s
     for graphs in GRAPHS.values():
         for name, place in graphs.items():
             (staged / f"{name}.onnx").write_bytes(self_contained(bundle / place))
-    target = staged.rename(folder / f"model-{synthesizer.revision}-{digest_of(staged.iterdir())}")
+    target = staged.rename(folder / f"model-{synthesizer.session.revision}-{digest_of(staged.iterdir())}")
     return {name: (f"{target.name}/{name}.onnx", part) for part, graphs in GRAPHS.items() for name in graphs}
 
 
@@ -205,14 +205,14 @@ def pack_reader(path: Path) -> None:
 
 def describe(bundle: Path, synthesizer: Synthesizer) -> dict[str, Any]:
     """What the page's modules need to know of the model: sizes, defaults, voices."""
-    codec, config = synthesizer.codec, vars(synthesizer.model)["config"]
+    codec, config = synthesizer.session.codec, vars(synthesizer.session.model)["config"]
     assert isinstance(codec, MiniCodec)
     speaker = MiniSpeakerEncoder(bundle / "codec" / SPEAKER_FOLDER)
     info = read_info(bundle)
     return {
         "version": marstts.__version__,
         "model": {
-            "label": synthesizer.label,
+            "label": synthesizer.session.label,
             "codebookSize": config.codebook_size,
             "patchLayout": list(config.patch_layout),
             "width": config.width,
@@ -231,7 +231,7 @@ def describe(bundle: Path, synthesizer: Synthesizer) -> dict[str, Any]:
         "codec": codec_description(codec),
         "encoders": {
             role: encoder_description(encoder)
-            for role, encoder in (*synthesizer.encoders.items(), ("speaker", speaker))
+            for role, encoder in (*synthesizer.session.encoders.items(), ("speaker", speaker))
             if isinstance(encoder, MiniSpeakerEncoder)
         },
         "cloning": {
