@@ -234,7 +234,13 @@ def test_one_command_speaks_the_samples_again(tmp_path: Path) -> None:
     assert (tmp_path / "player.html").read_text(encoding="utf-8") == samples.player(takes)
 
 
-SOURCES = (ROOT / "src" / "marstts", ROOT / "listening_test" / "src", ROOT / "src" / "marstts" / "mars5")
+SOURCES = (
+    ROOT / "src" / "marstts",
+    ROOT / "src" / "marstts_lab",
+    ROOT / "src",
+    ROOT / "listening_test" / "src",
+    ROOT / "src" / "marstts" / "mars5",
+)
 
 
 def defines(dotted: str) -> bool:
@@ -258,7 +264,7 @@ def named_in(text: str) -> set[str]:
     """Modules, and what they define, on a page: `a.b`, `a/b.py`, `a/b.py`: `Name`, `Other`."""
     files = re.findall(r"`(\w+(?:/\w+)*)\.py`(?:: ((?:`[\w.]+`(?:, )?)+))?", text)
     inside = {f"{file}.{name}" for file, names in files for name in re.findall(r"`([\w.]+)`", names)}
-    packages = {path.stem for path in SOURCES[0].iterdir()}
+    packages = {path.stem for source in SOURCES[:2] for path in source.iterdir()}
     dotted = {name for name in re.findall(r"`(\w+(?:\.(?!py`)\w+)+)`", text) if name.split(".")[0] in packages}
     return {name.replace("/", ".") for name in {file for file, _ in files} | inside | dotted}
 

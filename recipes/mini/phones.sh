@@ -1,18 +1,19 @@
 #!/usr/bin/env bash
 # MARS6 of mini learns to read phones, beginning with the packaged weights. About 4 hours of two cores. An interrupted run resumes.
-# Usage: recipes/mini/phones.sh WORK_FOLDER PEOPLE_FOLDER NAMES_FOLDER KOKORO_FOLDER [PARENT]
+# Usage: recipes/mini/phones.sh WORK_FOLDER PEOPLE_FOLDER
 #
 #   PEOPLE_FOLDER: utterances.tsv and recordings (people.tsv.gz lists them; docs/data/corpora.md)
-#   NAMES_FOLDER: dist.all.last and others of the package names; KOKORO_FOLDER: docs/data/corpora.md
-#   PARENT: the bundle whose letters teach (mini); its codes, encoders and local decoder stay
+#
+# Variables: NAMES: folder of dist.all.last and others of the package names; MARSTTS_KOKORO: folder of Kokoro-82M (docs/data/corpora.md);
+# PARENT: folder of the bundle whose letters teach (the packaged mini); its codes, encoders and local decoder stay.
+#
 #   pip install '.[train,synthetic]' misaki[en]
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-usage="usage: recipes/mini/phones.sh WORK_FOLDER PEOPLE_FOLDER NAMES_FOLDER KOKORO_FOLDER [PARENT]"
-work=${1:?$usage} people=${2:?$usage} names=${3:?$usage} kokoro=${4:?$usage} parent=${5:-mini}
+usage="usage: recipes/mini/phones.sh WORK_FOLDER PEOPLE_FOLDER"
+work=${1:?$usage} people=${2:?$usage} names=${NAMES:-names} kokoro=${MARSTTS_KOKORO:-kokoro} parent=${PARENT:-$here/../../src/marstts/models_data/mini}
 cores=$(nproc)  # before the next line, which nproc would obey
 export OMP_NUM_THREADS=1
-parts=$(python -c "import sys; from marstts.bundle import find_bundle; print(find_bundle(sys.argv[1]))" "$parent")
 marstts doctor --extra train --folder "$work" --free-gb 4
 
 echo "1. The corpora: people, names and words by Kokoro, and copies of both whose pitch rises at the end."
@@ -26,7 +27,7 @@ done
 echo "2. Codes and embeddings."
 for corpus in people names raised_people raised_names; do
     marstts tokenize "$work/$corpus/utterances.jsonl" --output "$work/shards/$corpus" --workers "$cores" \
-        --codec "$parts/codec" --identity "$parts/identity" --style "$parts/style"
+        --codec "$parent/codec" --identity "$parent/identity" --style "$parent/style"
 done
 
 echo "3. MARS6."

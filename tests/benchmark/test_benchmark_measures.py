@@ -35,15 +35,15 @@ def test_sample_texts_have_the_requested_length(seconds):
 def test_takes_have_exactly_the_length_of_their_characters(toy):
     speech = with_parts(toy, backoff=fixed_length_backoff()).speak(sample_text(1.0), random_voice(toy))
     [take] = speech.takes
-    expected = math.ceil(len(take.text) / CHARACTERS_PER_SECOND * toy.codec.spec.patch_rate)
+    expected = math.ceil(len(take.text) / CHARACTERS_PER_SECOND * toy.session.codec.spec.patch_rate)
     assert len(take.codes[0]) == expected and take.stop is StopReason.MAX_PATCHES and take.attempts == 1
 
 
 def test_a_random_voice_fits_the_model_and_is_the_same_each_time(toy):
     first, second = random_voice(toy), random_voice(toy)
-    assert set(first.embeddings) == set(toy.model.embedding_sizes)
+    assert set(first.embeddings) == set(toy.session.model.embedding_sizes)
     for role, embedding in first.embeddings.items():
-        assert embedding.shape == (toy.model.embedding_sizes[role],)
+        assert embedding.shape == (toy.session.model.embedding_sizes[role],)
         assert np.linalg.norm(embedding) == pytest.approx(1.0)
         assert np.array_equal(embedding, second.embeddings[role])
 

@@ -16,6 +16,7 @@ from marstts.cli.main import app
 from marstts.cli.terminal import say, say_json
 from marstts.errors import DataError, VoiceError, escaped
 from marstts.voice import METADATA_KEY, Voice
+from marstts_lab.cli import commands as lab_commands
 
 RUN = CliRunner()
 CODES = ["\x1b[31m", "\x9b31m", "\x1b]0;title\x07", "\u202e", "\x08\x7f", "\udc80", "a\rb"]
@@ -97,7 +98,8 @@ def test_results_are_printed_as_escapes(code: str, capsys: pytest.CaptureFixture
 
 def test_commands_print_by_one_function() -> None:
     """Another way of printing would show what it is given as it is."""
-    for path in Path(main_module.__file__).parent.glob("*.py"):
+    folders = [Path(module.__file__).parent for module in (main_module, lab_commands)]
+    for path in (path for folder in folders for path in folder.glob("*.py")):
         if path.name == "terminal.py":
             continue
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

@@ -70,6 +70,10 @@ def stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:
         name: str = "noise"
         label: str = "noise@0123456789ab"
 
+        @property
+        def session(self):
+            return self
+
         def clone(self, reference, transcript=None):
             return transcript
 

@@ -225,7 +225,7 @@ def test_mined_takes_become_pairs_that_a_model_can_be_trained_on(copy_of_mined: 
     path = copy_of_mined.parent / "out" / "pairs.jsonl"
     pairs = read_pairs(path)
     model = load(toy_bundle)
-    check_pairs(pairs, model.codec.spec, model.encoder_names)
+    check_pairs(pairs, model.session.codec.spec, model.session.encoder_names)
     assert report["pairs"] == len(pairs) == math.ceil(report["ranked"] / 2) and report["takes"] == 8
     assert report["rejected"]["cer"]["mean"] >= report["all_takes"]["cer"]["mean"]
     assert all(pair.line.chosen.audio.is_file() for pair in pairs)

@@ -48,7 +48,11 @@ def wheel_problems(path: Path) -> list[str]:
     with zipfile.ZipFile(path) as archive:
         files = [info for info in archive.infolist() if not info.is_dir()]
     names = [info.filename for info in files]
-    others = [f"{name} is outside the package" for name in names if not name.startswith(("marstts/", "marstts_lab/", "marstts-"))]
+    others = [
+        f"{name} is outside the package"
+        for name in names
+        if not name.startswith(("marstts/", "marstts_lab/", "marstts-"))
+    ]
     forbidden = ("tests/", "marstts/tests/")
     return others + problems_of(names, [info.file_size for info in files], REQUIRED, forbidden)
 

@@ -53,10 +53,10 @@ def write_recorded(folder: Path) -> None:
 
 def record_steps(tts: Synthesizer) -> dict[str, Any]:
     """Logits, vectors, attention and tokens of the first patches of a sentence, with the numbers they were drawn by."""
-    engine, voice, rng = tts.engine, tts.open_voice("ada").without_prefix(), np.random.default_rng(1)
-    prompt = tts.model.prompt(SENTENCE, voice)
+    engine, voice, rng = tts.session.engine, tts.open_voice("ada").without_prefix(), np.random.default_rng(1)
+    prompt = tts.session.model.prompt(SENTENCE, voice)
     state, layout = engine.start([prompt]), engine.layout
-    recent = np.full((1, tts.sampling.ras_window), NO_ID)
+    recent = np.full((1, tts.session.sampling.ras_window), NO_ID)
     steps = []
     for number in range(NUM_STEPS):
         uniforms = rng.random((1, layout.patch_size, 2))
@@ -65,7 +65,7 @@ def record_steps(tts: Synthesizer) -> dict[str, Any]:
             np.array([0.9 if number % 3 else 0.2]),
             np.array([number >= MIN_STEPS]),
             recent,
-            np.array([tts.sampling.ras_max_ratio]),
+            np.array([tts.session.sampling.ras_max_ratio]),
         )
         patch, after = sample_positions(engine, state, inputs)
         logits = [engine.next_logits(state, np.zeros((1, 0), np.int64))[0][0].tolist()]
@@ -105,15 +105,15 @@ def record_steps(tts: Synthesizer) -> dict[str, Any]:
 
 def record_audio(tts: Synthesizer, recorded: dict[str, Any]) -> dict[str, Any]:
     """The audio of those patches, and the noise it was made of."""
-    eos = tts.engine.layout.eos
+    eos = tts.session.engine.layout.eos
     tokens = np.array([step["tokens"] for step in recorded["steps"] if eos not in step["tokens"]])
-    codes = tts.model.codes(tokens)
-    waveform = tts.decode(codes, tts.open_voice("ada"))
-    size = tts.codec.spec.patch_samples
+    codes = tts.session.model.codes(tokens)
+    waveform = tts.session.decode(codes, tts.open_voice("ada"))
+    size = tts.session.codec.spec.patch_samples
     trimmer = StreamingTrimmer(waveform.sample_rate)
     loud = Waveform(waveform.samples * np.float32(9.0), waveform.sample_rate)
     return {
-        "codes": (tokens % tts.engine.layout.codebook_size).tolist(),
+        "codes": (tokens % tts.session.engine.layout.codebook_size).tolist(),
         "samples": waveform.samples.tolist(),
         "noise": [noise_of((0,), patch, size).tolist() for patch in range(len(tokens))],
         "trimmed": np.concatenate([trimmer.push(waveform.samples), trimmer.finish()]).tolist(),
@@ -125,7 +125,7 @@ def record_audio(tts: Synthesizer, recorded: dict[str, Any]) -> dict[str, Any]:
 
 def record_words(tts: Synthesizer, recorded: dict[str, Any]) -> dict[str, Any]:
     """The path through the sentence, the words on it and its flaws."""
-    spec = tts.codec.spec
+    spec = tts.session.codec.spec
     steps = [np.array(step["attention"], np.float32) for step in recorded["steps"]["steps"]]
     waveform = Waveform(np.array(recorded["audio"]["samples"], np.float32), spec.sample_rate)
     audible = audible_steps(waveform, spec.patch_rate)[: len(steps)]
@@ -153,15 +153,15 @@ def record_words(tts: Synthesizer, recorded: dict[str, Any]) -> dict[str, Any]:
 
 def record_sounds(tts: Synthesizer) -> dict[str, Any]:
     """A recording, prepared for cloning, and its embeddings."""
-    rate = tts.codec.spec.sample_rate
+    rate = tts.session.codec.spec.sample_rate
     recording = audio.resample(audio.read(RECORDING), rate)
     prepared = prepare(recording, rate, "the recording")
-    speaker_rate = encoder_description(tts.codec._speaker_encoder())["sampleRate"]  # type: ignore[attr-defined]
+    speaker_rate = encoder_description(tts.session.codec._speaker_encoder())["sampleRate"]  # type: ignore[attr-defined]
     return {
         "recording": recording.samples.tolist(),
         "prepared": prepared.samples.tolist(),
         "atSpeakerRate": audio.resample(prepared, speaker_rate).samples.tolist(),
-        "embeddings": {role: encoder.embed(prepared).tolist() for role, encoder in tts.encoders.items()},
+        "embeddings": {role: encoder.embed(prepared).tolist() for role, encoder in tts.session.encoders.items()},
     }
 
 

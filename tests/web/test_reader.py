@@ -77,7 +77,7 @@ def test_prompts_are_those_of_the_model(reader: Reader) -> None:
     segments = list(PreparedText(TEXT))
     assert [each["text"] for each in answer["sentences"]] == [segment.text for segment in segments]
     for found, segment in zip(answer["sentences"], segments, strict=True):
-        prompt = tts.model.prompt(segment.text, voice)
+        prompt = tts.session.model.prompt(segment.text, voice)
         assert found["ids"] == prompt.text_ids.tolist()
         np.testing.assert_array_equal(found["spans"], prompt.text_spans)
         assert (found["lead"], found["pause"]) == (segment.lead_seconds, segment.pause_seconds)

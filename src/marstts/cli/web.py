@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from marstts.cli.terminal import say
 from marstts.io.reading import printable_name
 
 
@@ -35,4 +36,4 @@ def web(
 
     sizes = write_site(output, model, find_packages(packages))
     shown = ", ".join(f"{kind} {size / 1e6:.1f} MB" for kind, size in sizes.items())
-    typer.echo(f"wrote {printable_name(output)}: {shown}")
+    say(f"wrote {printable_name(output)}: {shown}")

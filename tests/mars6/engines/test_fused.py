@@ -93,7 +93,7 @@ def test_utterances_do_not_depend_on_other_rows_or_engines(engine: OnnxEngine, a
 def test_backoff_tries_the_same_takes(toy_bundle: Path, reference: Waveform):
     """Takes of a random model are refused, so sentences need several attempts with rising top-p."""
     fast = marstts.load(toy_bundle)
-    slow = with_engine(fast, PositionByPosition(fast.engine))
+    slow = with_engine(fast, PositionByPosition(fast.session.engine))
     ours, theirs = (tts.speak("The cat sat. On the mat!", fast.clone(reference), seed=1) for tts in (fast, slow))
     for mine, other in zip(ours.takes, theirs.takes, strict=True):
         assert (mine.attempts, mine.top_p, mine.stop) == (other.attempts, other.top_p, other.stop)
