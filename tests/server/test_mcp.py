@@ -8,6 +8,8 @@ import io
 import json
 import os
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -120,14 +122,28 @@ def test_the_command_serves_over_standard_input_and_output(tmp_path: Path):
 
 
 def answers(service: SpeechService, lines: list[str], monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """What the server writes for lines of standard input, but for the answer to the first, which begins a session."""
+    """The two answers of the server to lines of standard input, after the one to the first, which begins a session."""
     begin = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
     first = json.dumps({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": begin})
     second = json.dumps({"jsonrpc": "2.0", "method": "notifications/initialized"})
     written = io.BytesIO()
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("\n".join([first, second, *lines, ""]).encode())))
+    read_end, write_end = os.pipe()
+
+    def send() -> None:
+        """Write all, and end the input once it is answered: the server leaves unanswered what is in work then."""
+        with os.fdopen(write_end, "wb") as file:
+            file.write("\n".join([first, second, *lines, ""]).encode())
+            file.flush()
+            deadline = time.monotonic() + 20
+            while written.getvalue().count(b"\n") < 3 and time.monotonic() < deadline:
+                time.sleep(0.01)
+
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(os.fdopen(read_end, "rb")))
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written))
+    sending = threading.Thread(target=send)
+    sending.start()
     mcp_tools.mcp_server(service).run("stdio")
+    sending.join()
     return [json.loads(line) for line in written.getvalue().splitlines()][1:]
 
 
