@@ -16,7 +16,7 @@ from marstts.web.site import pack_reader
 pytestmark = pytest.mark.slow
 LINES = Path(__file__).parents[1] / "text" / "written_forms.tsv"
 COUNT = int(os.environ.get("MARSTTS_LINES", "60"))
-"""Lines that are read; 1,000 take some minutes."""
+"""Lines that are read, of the 981 that there are, which take half a minute."""
 
 
 def test_texts_are_read_alike_in_cpython_and_in_pyodide(node_modules: Path, tmp_path: Path) -> None:
@@ -34,6 +34,6 @@ def test_texts_are_read_alike_in_cpython_and_in_pyodide(node_modules: Path, tmp_
     assert ran.returncode == 0, ran.stderr[-3000:]
     reader = Reader(given["tokenizer"], given["settings"])  # type: ignore[arg-type]
     found = json.loads(ran.stdout.splitlines()[-1])
-    assert len(texts) == COUNT and sum("sentences" in answer for answer in found) > 0.9 * COUNT
+    assert len(texts) == min(COUNT, len(rows)) and sum("sentences" in answer for answer in found) > 0.9 * len(texts)
     for text, answer in zip(texts, found, strict=True):
         assert answer == json.loads(reader.answer(json.dumps({"sentences": text}))), text
