@@ -218,8 +218,11 @@ def test_the_loss_of_dpo_equals_the_one_written_out():
     assert values(loss)["margin"].item() == pytest.approx(margins.mean(), abs=1e-9)
 
 
-def test_dpo_begins_at_the_initial_model_and_moves_the_chosen_sides_ahead_of_it():
-    learner = task(config(dpo_beta=20.0, likelihood_weight=0.1))
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+def test_dpo_begins_at_the_initial_model_and_moves_the_chosen_sides_ahead_of_it(dropout: float):
+    base = Mars6(CONFIG.model_copy(update={"dropout": dropout}))
+    base.load_state_dict(model().state_dict())
+    learner = OrpoTask(config(dpo_beta=20.0, likelihood_weight=0.1), PAIRS, base, PROMPT_OF)
     first, *_, last = [learner.train_step(step) for step in range(8)]
     assert float(first["margin"]) == pytest.approx(0.0, abs=1e-6)
     assert float(first["preference_loss"]) == pytest.approx(math.log(2), abs=1e-5)

@@ -236,6 +236,8 @@ class OrpoTask:
         self.config, self.validate_model, self.num_pairs = config, validate_model, len(pairs)
         self.device = pick_device(config.device)
         self.model = make_ema(base).requires_grad_(True).to(self.device).train()
+        if config.dpo_beta:  # the margin compares two models: one with dropout would lose to the other at the first step
+            disable_dropout(self.model)
         self.ema = make_ema(self.model)
         self.initial = make_ema(self.model) if config.dpo_beta else self.model
         self.modules: dict[str, nn.Module] = {MODEL: self.model, EMA: self.ema}
@@ -304,6 +306,13 @@ def teacher_forced(model: Callable[..., Any], batch: PairBatch) -> tuple[tuple[T
     """Logits per level (N, layout[l], C + 1) of the N patches that are scored (R, T): neither prefix nor padding."""
     output = model(*batch.model_inputs(), scored=batch.scored_mask)
     return output.logits, output.scored
+
+
+def disable_dropout(model: nn.Module) -> None:
+    """Set the probability of all dropout layers to 0."""
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
 
 
 def open_orpo_run(
