@@ -49,10 +49,11 @@ from marstts_lab.data.pairs import Pair, PairLine, SideLine, write_pairs
 HERE = Path(__file__).parent
 SPEAKERS = 60
 TEXTS_IN_BATCH = 8
+MAX_CHARACTERS = 60
 
 TAKES, TAKES_TOP_P = 4, 0.6
-MAX_CHOSEN, MIN_MARGIN = 0.12, 0.15
-"""Phone error rate of a chosen take at most; and least difference of a rejected one."""
+MAX_CHOSEN, MIN_MARGIN = 0.12, 2
+"""Phone error rate of a chosen take at most; and how many more errors a rejected one has at least."""
 
 ENDS, ENDS_TOP_P, END_SECONDS = 12, 0.8, 0.8
 RISE, FALL = 2.0, -0.5
@@ -96,7 +97,7 @@ class Take:
 
 
 def name_texts(rng: random.Random, folder: Path) -> Iterator[str]:
-    """Sentences of names of the census, and words alone."""
+    """Sentences of names of the census, words alone, and a quarter of everyday sentences."""
     kept = set((HERE / "text" / "test_names.txt").read_text().lower().split())
 
     def names(*files: str) -> list[str]:
@@ -106,9 +107,11 @@ def name_texts(rng: random.Random, folder: Path) -> Iterator[str]:
     first, last = names("dist.female.first", "dist.male.first")[:2400], names("dist.all.last")
     lines = gzip.decompress((HERE / "text" / "modern.tsv.gz").read_bytes()).decode().splitlines()
     words = sorted({word for line in lines for word in re.findall(r"\b[a-z]{4,11}\b", line) if word not in kept})
+    sentences = [text for line in lines if len(text := line.rpartition("\t")[2]) <= MAX_CHARACTERS]
     while True:
-        pattern = "{w}." if rng.random() < 0.35 else rng.choice(NAMES.split("|"))
-        yield pattern.format(F=rng.choice(first), L=rng.choice(last), w=rng.choice(words).capitalize())
+        kind, word = rng.random(), rng.choice(words).capitalize()
+        named = rng.choice(NAMES.split("|")).format(F=rng.choice(first), L=rng.choice(last))
+        yield f"{word}." if kind < 0.35 else named if kind < 0.75 else rng.choice(sentences)
 
 
 def question_texts(rng: random.Random) -> Iterator[str]:
@@ -224,7 +227,7 @@ def name_pairs(session: ModelSession, batch: Sequence[tuple[str, str, Voice]], j
     for start in range(0, len(rows), TAKES):
         takes = [as_take(session, *row, one) for row, one in zip(rows[start:], tokens[start : start + TAKES]) if one is not None]
         scored = sorted((replace(one, value=judge.error_rate(one, rate)) for one in takes), key=lambda one: one.value)
-        if scored and scored[0].value <= MAX_CHOSEN and scored[-1].value - scored[0].value >= MIN_MARGIN:
+        if scored and scored[0].value <= MAX_CHOSEN and (scored[-1].value - scored[0].value) * len(phones(scored[0].text).split()) >= MIN_MARGIN - 1e-6:
             yield scored[0], scored[-1]
 
 
