@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+from marstts.http.server import Server
 from marstts.server.app import create_app
-from marstts.server.base import Server
 from marstts.server.idle_model import OpenModel
 from marstts.server.service import SpeechService
 from marstts.server.settings import ServeSettings

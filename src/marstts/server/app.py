@@ -17,8 +17,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 import marstts
+from marstts.http.server import ServerLimits
 from marstts.server.api_errors import ApiError, install_handlers
-from marstts.server.base import ServerLimits
 from marstts.server.callers import caller_of
 from marstts.server.guard import Guard, HeadRequests
 from marstts.server.idle_model import OpenModel
@@ -98,7 +98,7 @@ def measured_settings(synthesizer: Synthesizer) -> ServeSettings:
 
 
 def connection_limits(settings: ServeSettings) -> ServerLimits:
-    """Limits of the connections for `server.base.Server`."""
+    """Limits of the connections for `http.server.Server`."""
     return ServerLimits(
         max_connections=settings.limits.connections,
         max_message_bytes=settings.limits.json_bytes,

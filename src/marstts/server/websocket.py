@@ -14,9 +14,9 @@ from pydantic import ValidationError
 from pydantic_core import from_json
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
+from marstts.http.connections import SilentConnections
 from marstts.server.api_errors import ApiError, as_api_error, json_error, validation_error
 from marstts.server.callers import caller_of
-from marstts.server.connections import SilentConnections
 from marstts.server.schemas import SpeechBody
 from marstts.server.service import SpeechService
 from marstts.server.speech_job import FilePiece

@@ -29,10 +29,10 @@ from wyoming.tts import (
 )
 
 import marstts
+from marstts.http.connections import SilentConnections
 from marstts.server.api_errors import ApiError, as_api_error, validation_error
 from marstts.server.arriving_text import ArrivingText
 from marstts.server.callers import Caller
-from marstts.server.connections import SilentConnections
 from marstts.server.encoders import API_RATE, AudioFormat
 from marstts.server.schemas import SETTINGS, SpeechBody
 from marstts.server.service import SpeechService
