@@ -22,6 +22,9 @@ NUM_SETS = 4
 LENGTH = 3
 """Characters of the longest of the strings."""
 
+MAX_SHORT = 24
+"""Characters of texts that are remembered whole, such as lines of numbers."""
+
 _UNKNOWN = frozenset(("",))
 """The ends of a text of which nothing is known."""
 
@@ -64,11 +67,16 @@ class StringsOfRules:
                 for string in sets[place]:
                     self._bits[string] = self._bits.get(string, 0) | bit
         self._of_word: Callable[[str], int] = lru_cache(maxsize=8192)(self._bits_of)
+        self._of_short: Callable[[str], int] = lru_cache(maxsize=1024)(self._of_text)
 
     def possible(self, text: str) -> int:
         """A number whose bit N is set unless the text lacks what rule N needs."""
+        text = text.translate(_AS_ONE)
+        return self._of_short(text) if len(text) <= MAX_SHORT else self._of_text(text)
+
+    def _of_text(self, text: str) -> int:
         found = self._always
-        for word in set(text.translate(_AS_ONE).split(" ")):
+        for word in set(text.split(" ")):
             found |= self._of_word(word)
         every = (1 << self._size) - 1
         for _ in range(NUM_SETS):
@@ -77,9 +85,10 @@ class StringsOfRules:
         return every
 
     def _bits_of(self, word: str) -> int:
-        word, bits, found = f" {word} ", self._bits, 0
-        for string in {word[start : start + length] for length in range(1, LENGTH + 1) for start in range(len(word))}:
-            found |= bits.get(string, 0)
+        word, found = f" {word} ", 0
+        strings = {word[start : start + length] for length in range(1, LENGTH + 1) for start in range(len(word))}
+        for string in strings & self._bits.keys():
+            found |= self._bits[string]
         return found
 
 
