@@ -118,6 +118,10 @@ class RuleList:
     def _strings(self) -> StringsOfRules:
         return StringsOfRules([each.needed for each in self.rules])
 
+    def may_apply(self, text: str) -> bool:
+        """Whether `text` has all that one of the rules needs."""
+        return self._strings.possible(text) != 0
+
     def apply(self, text: str, trace: Trace) -> str:
         """`text` after every rule in order."""
         waiting = self._strings.possible(text)

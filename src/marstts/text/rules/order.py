@@ -50,6 +50,11 @@ RULES = (
 _MARKUP, _RULES = RuleList(MARKUP), RuleList(RULES)
 
 
+def may_be_read(text: str) -> bool:
+    """Whether a rule may read something in `text`, which is words and punctuation."""
+    return _MARKUP.may_apply(text) or _RULES.may_apply(text)
+
+
 def read_markup(text: str, trace: Trace) -> str:
     """`text` without markup, for `characters.fold_characters`."""
     return _MARKUP.apply(read_latex(text, trace), trace)
