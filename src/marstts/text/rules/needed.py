@@ -101,15 +101,34 @@ class _Needs:
     def of(self, parts: Iterable[tuple[Any, Any]], ends: frozenset[str]) -> tuple[list[frozenset[str]], frozenset[str]]:
         """The sets of a sequence that follows one of `ends`, and its own ends, as far as they are known."""
         needed: list[frozenset[str]] = []
-        for kind, value in parts:
-            found, ends = self._of_part(str(kind), value, ends)
+        run = ""
+        for kind, value in (*parts, ("END", None)):
+            if str(kind) == "LITERAL":
+                run += chr(value)
+                continue
+            if run:
+                found, ends = self._of_run(run, ends)
+                needed += found
+                run = ""
+            if kind != "END":
+                found, ends = self._of_part(str(kind), value, ends)
+                needed += found
+        return needed, ends
+
+    def _of_run(self, run: str, ends: frozenset[str]) -> tuple[list[frozenset[str]], frozenset[str]]:
+        """The same of a run of characters: a long one needs no look at what it follows."""
+        if len(run) >= LENGTH and not self._ignores_case:
+            run = run.translate(_AS_ONE)
+            strings = {_rarest(run[start : start + LENGTH]) for start in range(len(run) - LENGTH + 1)}
+            return [frozenset((min(sorted(strings), key=_weight),))], frozenset((run[1 - LENGTH :],))
+        needed: list[frozenset[str]] = []
+        for character in run:
+            found, ends = self._of_characters([character], ends)
             needed += found
         return needed, ends
 
     def _of_part(self, kind: str, value: Any, ends: frozenset[str]) -> tuple[list[frozenset[str]], frozenset[str]]:
         match kind:
-            case "LITERAL":
-                return self._of_characters([chr(value)], ends)
             case "IN":
                 return self._of_characters(_members(value), ends)
             case "MAX_REPEAT" | "MIN_REPEAT" | "POSSESSIVE_REPEAT":
@@ -182,13 +201,14 @@ def _bounded(ends: frozenset[str]) -> frozenset[str]:
     return ends if len(ends) <= MAX_SET // 4 else _UNKNOWN
 
 
-@lru_cache(maxsize=4096)
 def _rarest(joined: str) -> str:
     """The string within `joined` that the fewest texts have; a space stands at its beginning or end only."""
-    strings = (joined[start:end] for start in range(len(joined)) for end in range(start + 1, len(joined) + 1))
-    return min((each for each in strings if " " not in each[1:-1] and each != "  "), key=_weight)
+    if " " not in joined[1:-1]:
+        return joined.replace("  ", " ")
+    return min(joined[:2].replace("  ", " "), joined[1:].replace("  ", " "), key=_weight)
 
 
+@lru_cache(maxsize=4096)
 def _frequency(strings: frozenset[str]) -> float:
     return sum(map(_weight, strings))
 
