@@ -9,7 +9,7 @@ import time
 import pytest
 
 from marstts.server.api_errors import ApiError
-from marstts.server.page import cut
+from marstts.server.book_parts import cut
 from marstts.server.uploads import UploadQueue
 
 
