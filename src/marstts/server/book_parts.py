@@ -31,7 +31,7 @@ MAX_CUT_SECONDS = 0.5
 """Processor time in which a book that was read must be divided."""
 
 MAX_SECONDS = 20.0
-"""After this time the process is ended: the limits of `text.books` are of processor time, this is for a busy machine."""
+"""After this time the process is ended. The limits of `text.books` are of processor time; this is for busy machines."""
 
 MAX_MEMORY_BYTES = 2**30
 """Address space of the process, some 100 MiB of which Python takes; the limits of `text.books` keep a book below."""
@@ -56,7 +56,9 @@ def parts_in_process(content: bytes, name: str, max_characters: int) -> bytes:
                 check=False,
             )
         except subprocess.TimeoutExpired as error:
-            raise DataError(f"{name}: the file takes too long to read; try again later, or give smaller files") from error
+            raise DataError(
+                f"{name}: the file takes too long to read; try again later, or give smaller files"
+            ) from error
     if done.returncode == REFUSED:
         raise DataError(done.stdout.decode())
     if done.returncode:
