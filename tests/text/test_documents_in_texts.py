@@ -221,3 +221,8 @@ def test_tags_of_subtitles_are_no_words(line: str, spoken: str) -> None:
 )
 def test_citations_joined_by_and_are_left_out(written: str, spoken: str) -> None:
     assert normalize(written) == spoken
+
+
+def test_times_that_are_no_symbols_stand_in_products_of_units() -> None:
+    assert normalize("5 mg·kg⁻¹·day⁻¹") == "five milligrams per kilogram per day"
+    assert normalize("9 kg·year⁻¹") == "nine kilograms per year"
