@@ -132,7 +132,8 @@ class _Needs:
             case "IN":
                 return self._of_characters(_members(value), ends)
             case "MAX_REPEAT" | "MIN_REPEAT" | "POSSESSIVE_REPEAT":
-                return self._of_repeat(*value, ends)
+                least, most, item = value
+                return self._of_repeat(least, most, item, ends)
             case "SUBPATTERN":
                 return self.of(value[3], ends)
             case "ATOMIC_GROUP":
