@@ -48,6 +48,9 @@ MAX_UPLOADS = 8
 MAX_UPLOAD_WAIT_SECONDS = 30.0
 """An upload that waited this long gets status 429."""
 
+BOOKS_AT_ONCE = 2
+"""Callers whose books are read at the same time, each in a process: the book of one delays that of no other."""
+
 RELEASE_SECONDS = 5.0
 """Time after a book, when its answer should have been sent, until its memory is given back."""
 
@@ -106,7 +109,7 @@ class SpeechService:
         self.started_at = int(time.time())
         self.is_closing = False
         self._uploads = UploadQueue(MAX_UPLOADS, MAX_UPLOAD_WAIT_SECONDS, "marstts-clone")
-        self._books = UploadQueue(MAX_UPLOADS, MAX_UPLOAD_WAIT_SECONDS, "marstts-books")
+        self._books = UploadQueue(MAX_UPLOADS, MAX_UPLOAD_WAIT_SECONDS, "marstts-books", at_once=BOOKS_AT_ONCE)
         self.whole_seconds = 0.0
         """Audio of whole files that are at work or wait."""
         self._reading = ThreadPoolExecutor(1, thread_name_prefix="marstts-read")
