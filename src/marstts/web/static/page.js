@@ -77,14 +77,16 @@ class Progress {
     const size = files.reduce((sum, { bytes }) => sum + bytes, 0);
     const bar = make("progress", { max: size, value: 0, ariaLabel: title });
     const note = make("span", { className: "note", textContent: `${(size / 1e6).toFixed(1)} MB` });
-    return { row: make("li", {}, make("span", { textContent: title }), note, bar), bar, note, size };
+    return { row: make("li", {}, make("span", { textContent: title }), note, bar), bar, note, size, loaded: 0 };
   }
 
   /** @param {string} part @param {number} bytes */
   add(part, bytes) {
-    const { bar, note, size } = /** @type {any} */ (this.rows.get(part));
-    bar.value = Math.min(bar.value + bytes, 0.99 * size);
-    note.textContent = `${(bar.value / 1e6).toFixed(1)} of ${(size / 1e6).toFixed(1)} MB`;
+    const row = /** @type {any} */ (this.rows.get(part));
+    row.loaded += bytes;
+    const isLoaded = row.loaded > 0.99 * row.size;
+    row.bar.value = Math.min(row.loaded, 0.9 * row.size); // the rest stands for opening it
+    row.note.textContent = isLoaded ? "starting" : `${(row.loaded / 1e6).toFixed(1)} of ${(row.size / 1e6).toFixed(1)} MB`;
   }
 
   /** @param {string} part */
@@ -97,6 +99,7 @@ class Progress {
 
 async function speak() {
   if (byId("speak").disabled || !byId("speech-form").reportValidity()) return;
+  player.open(site.codec.sampleRate).catch(() => {}); // what is wrong with it is said where it is played
   await stop();
   show("");
   const [said, voice, seed] = [text(), chosenVoice(), version];

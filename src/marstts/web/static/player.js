@@ -53,32 +53,39 @@ class Player {
   sound = null;
   /** @type {AudioWorkletNode | null} */
   node = null;
-  /** @type {AudioContext | null} */
-  context = null;
+  /** @type {Promise<AudioContext> | null} */
+  opened = null;
   /** @type {Follow} */
   follow = () => {};
   position = 0;
+
+  /** The browser's output; opened at the click, so that the first audio does not wait for it. @param {number} rate */
+  async open(rate) {
+    this.opened ??= opened(rate);
+    const context = await this.opened.catch((error) => {
+      this.opened = null; // another try may do
+      throw error;
+    });
+    await context.resume();
+    return context;
+  }
 
   /** Play from a second on, and what is added meanwhile. @param {Sound} sound @param {number} from @param {Follow} follow */
   async play(sound, from, follow) {
     this.stop();
     Object.assign(this, { sound, follow, position: from });
-    if (!this.context) {
-      this.context = new AudioContext({ sampleRate: sound.rate });
-      await this.context.audioWorklet.addModule(new URL("./player-worklet.js", import.meta.url));
-    }
-    await this.context.resume();
+    const context = await this.open(sound.rate);
     if (this.sound !== sound) return; // it was stopped meanwhile
-    const node = new AudioWorkletNode(this.context, "player", { numberOfInputs: 0, outputChannelCount: [1] });
+    const node = new AudioWorkletNode(context, "player", { numberOfInputs: 0, outputChannelCount: [1] });
     this.node = node;
     const first = Math.round(from * sound.rate);
     node.port.onmessage = ({ data: { played, isDone } }) => {
       if (this.node !== node) return;
-      this.position = (first + played) / sound.rate - (this.context?.outputLatency ?? 0);
+      this.position = (first + played) / sound.rate - (context.outputLatency ?? 0);
       if (isDone) this.finish();
       else follow(Math.max(from, this.position), true);
     };
-    node.connect(this.context.destination);
+    node.connect(context.destination);
     this.feed(sound.from(first));
     if (sound.isComplete) node.port.postMessage({ isWhole: true });
   }
@@ -108,6 +115,13 @@ class Player {
     this.node = null;
     this.sound = null;
   }
+}
+
+/** @param {number} rate */
+async function opened(rate) {
+  const context = new AudioContext({ sampleRate: rate });
+  await context.audioWorklet.addModule(new URL("./player-worklet.js", import.meta.url));
+  return context;
 }
 
 export const player = new Player();
