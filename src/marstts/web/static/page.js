@@ -23,6 +23,8 @@ let speech;
 /** @type {Take | null} */
 let take = null;
 let version = 0;
+let request = 0; // of `speak`: only the last one goes on
+let isReading = false;
 
 async function start() {
   for (const name of ["WebAssembly", "Worker", "AudioWorkletNode", "TransformStream"]) {
@@ -57,8 +59,10 @@ async function start() {
 async function control() {
   if (!navigator.serviceWorker) return;
   const registered = await navigator.serviceWorker.register("service-worker.js").catch(() => null);
-  if (!registered || navigator.serviceWorker.controller) return;
+  const installing = registered?.installing ?? registered?.waiting;
+  if (!installing || navigator.serviceWorker.controller) return; // a reload that passes it by, too
   await Promise.race([
+    new Promise((resolve) => installing.addEventListener("statechange", () => installing.state === "redundant" && resolve(null))),
     new Promise((resolve) => navigator.serviceWorker.addEventListener("controllerchange", resolve, { once: true })),
     new Promise((resolve) => setTimeout(resolve, CONTROL_MS)),
   ]);
@@ -100,17 +104,22 @@ class Progress {
 async function speak() {
   if (byId("speak").disabled || !byId("speech-form").reportValidity()) return;
   player.open(site.codec.sampleRate).catch(() => {}); // what is wrong with it is said where it is played
-  await stop();
+  const number = await stop();
   show("");
   const [said, voice, seed] = [text(), chosenVoice(), version];
-  const found = await reader.call("ask", { sentences: said, lexicon: pronunciations() });
+  isReading = true;
+  showStop();
+  const found = await reader.call("ask", { sentences: said, lexicon: pronunciations() }).finally(() => {
+    isReading = request !== number && isReading;
+    showStop();
+  });
+  if (request !== number) return; // stopped, or asked again
   const made = new Take(said, voice.name, seed + 1, site.codec.sampleRate);
   take = made;
   if (found.warning) made.warnings.push(found.warning);
   showStop();
-  const request = { sentences: found.sentences, voice, voices: allVoices(), seed };
   try {
-    await speech.call("speak", request, (/** @type {Chunk} */ chunk) => made.push(chunk));
+    await speech.call("speak", { sentences: found.sentences, voice, voices: allVoices(), seed }, (/** @type {Chunk} */ chunk) => made.push(chunk));
   } catch (error) {
     if (!(error instanceof Error && error.message === "stopped")) throw error;
   } finally {
@@ -119,14 +128,20 @@ async function speak() {
   }
 }
 
+// Stop, and give the number of the request that may come next.
 async function stop() {
+  const number = ++request;
+  isReading = false;
   player.stop();
   if (take?.isMaking) await speech.call("stop", null);
   showStop();
+  return number;
 }
 
 function showStop() {
-  byId("stop").hidden = !player.sound && !take?.isMaking;
+  const isFocused = document.activeElement === byId("stop");
+  byId("stop").hidden = !player.sound && !take?.isMaking && !isReading;
+  if (isFocused && byId("stop").hidden) byId("speak").focus(); // for who uses the keyboard
 }
 
 on("speech-form", "submit", speak);

@@ -1,10 +1,16 @@
 // @ts-check
 // The one player of the page: a sound that may still be growing, through an AudioWorklet.
 
-/** A growing sound. */
+import { wavFile } from "./wav.js";
+
+const WAV_HEADER = 44; // bytes
+
+/** A growing sound. When it is complete it is a file, which the browser may move out of memory. */
 export class Sound {
   /** @type {Float32Array[]} */
   pieces = [];
+  /** @type {Blob | null} */
+  file = null;
   length = 0;
   isComplete = false;
 
@@ -22,6 +28,8 @@ export class Sound {
 
   complete() {
     this.isComplete = true;
+    this.file = this.wav();
+    this.pieces = [];
     if (player.sound === this) player.node?.port.postMessage({ isWhole: true });
   }
 
@@ -29,20 +37,27 @@ export class Sound {
     return this.length / this.rate;
   }
 
-  /** All samples from one on. @param {number} first */
-  from(first) {
+  /** All samples of a complete sound from one on. @param {number} first @returns {Promise<Float32Array>} */
+  async from(first) {
+    const integers = new Int16Array(await this.wav().slice(WAV_HEADER + 2 * first).arrayBuffer());
+    return Float32Array.from(integers, (value) => value / 32767);
+  }
+
+  /** The samples of a sound that grows. */
+  known() {
     const all = new Float32Array(this.length);
     let at = 0;
     for (const piece of this.pieces) {
       all.set(piece, at);
       at += piece.length;
     }
-    return all.subarray(first);
+    return all;
   }
 
-  // As 16-bit integers.
-  get integers() {
-    return Int16Array.from(this.from(0), (value) => Math.round(Math.max(-1, Math.min(1, value)) * 32767));
+  /** As a WAV file of 16-bit integers. @returns {Blob} */
+  wav() {
+    const integers = () => Int16Array.from(this.known(), (value) => Math.round(Math.max(-1, Math.min(1, value)) * 32767));
+    return this.file ?? wavFile([integers()], this.rate);
   }
 }
 
@@ -58,6 +73,7 @@ class Player {
   /** @type {Follow} */
   follow = () => {};
   position = 0;
+  call = 0; // of `play`: only the last one goes on
 
   /** The browser's output; opened at the click, so that the first audio does not wait for it. @param {number} rate */
   async open(rate) {
@@ -74,11 +90,13 @@ class Player {
   async play(sound, from, follow) {
     this.stop();
     Object.assign(this, { sound, follow, position: from });
+    const call = this.call;
+    const first = Math.round(from * sound.rate);
     const context = await this.open(sound.rate);
-    if (this.sound !== sound) return; // it was stopped meanwhile
+    const samples = sound.isComplete ? await sound.from(first) : sound.known().subarray(first); // no piece comes in between
+    if (this.call !== call) return; // it was stopped meanwhile
     const node = new AudioWorkletNode(context, "player", { numberOfInputs: 0, outputChannelCount: [1] });
     this.node = node;
-    const first = Math.round(from * sound.rate);
     node.port.onmessage = ({ data: { played, isDone } }) => {
       if (this.node !== node) return;
       this.position = (first + played) / sound.rate - (context.outputLatency ?? 0);
@@ -86,7 +104,7 @@ class Player {
       else follow(Math.max(from, this.position), true);
     };
     node.connect(context.destination);
-    this.feed(sound.from(first));
+    this.feed(samples);
     if (sound.isComplete) node.port.postMessage({ isWhole: true });
   }
 
@@ -110,6 +128,7 @@ class Player {
   }
 
   leave() {
+    this.call += 1;
     this.node?.port.postMessage({ isOver: true });
     this.node?.disconnect();
     this.node = null;
