@@ -40,7 +40,7 @@ def measure_speed(site: Path, visits: int, count: int) -> dict[str, Any]:
     """First audio of the first sentence after the page got ready, of later ones, and real-time factors."""
     synthesizer = load("mini", EngineKind.ONNX)
     with visiting(site) as visitor:
-        described = metadata(f"tab_bars.py speed --visits {visits} --sentences {count}", visitor)
+        described = metadata(f"python tools/tab_bars.py speed --visits {visits} --sentences {count}", visitor)
         after_load = []
         for _ in range(visits):
             ready = visitor.open("speaking")
@@ -77,7 +77,7 @@ def measure_memory(site: Path, minutes: float, every: float) -> dict[str, Any]:
         visitor.open()
         visitor.speak(TEXT)
         memory = Memory(visitor.browser)
-        described = metadata(f"tab_bars.py memory --minutes {minutes:g} --every {every:g}", visitor)
+        described = metadata(f"python tools/tab_bars.py memory --minutes {minutes:g} --every {every:g}", visitor)
         started, spoken, number = time.monotonic(), 0.0, 0
         rows = [{"minutes": 0.0, "spoken_minutes": 0.0} | memory.measure()]
         while time.monotonic() < started + 60 * minutes:

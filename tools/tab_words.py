@@ -126,7 +126,7 @@ def main() -> None:
     speak_in_python(given.takes, texts, recordings)
     counts = count_errors(given.takes, texts, (*VOICES, *recordings), given.whisper)
     names = " ".join(path.stem for path in given.recordings)
-    command = f"tab_words.py --sentences {given.sentences} --recordings {names}"
+    command = f"python tools/tab_words.py --sentences {given.sentences} --recordings {names}"
     found = {
         **gather_metadata(command, ["mini"]),
         "browser": browser,

@@ -24,7 +24,7 @@ let speech;
 let take = null;
 let version = 0;
 let request = 0; // of `speak`: only the last one goes on
-let isReading = false;
+let reading = 0; // the request whose text is being read; 0 for none
 
 async function start() {
   for (const name of ["WebAssembly", "Worker", "AudioWorkletNode", "TransformStream"]) {
@@ -105,15 +105,16 @@ async function speak() {
   if (byId("speak").disabled || !byId("speech-form").reportValidity()) return;
   player.open(site.codec.sampleRate).catch(() => {}); // what is wrong with it is said where it is played
   const number = await stop();
+  if (request !== number) return; // stopped, or asked again
   show("");
   const [said, voice, seed] = [text(), chosenVoice(), version];
-  isReading = true;
+  reading = number;
   showStop();
   const found = await reader.call("ask", { sentences: said, lexicon: pronunciations() }).finally(() => {
-    isReading = request !== number && isReading;
+    if (reading === number) reading = 0;
     showStop();
   });
-  if (request !== number) return; // stopped, or asked again
+  if (request !== number) return;
   const made = new Take(said, voice.name, seed + 1, site.codec.sampleRate);
   take = made;
   if (found.warning) made.warnings.push(found.warning);
@@ -131,7 +132,7 @@ async function speak() {
 // Stop, and give the number of the request that may come next.
 async function stop() {
   const number = ++request;
-  isReading = false;
+  reading = 0;
   player.stop();
   if (take?.isMaking) await speech.call("stop", null);
   showStop();
@@ -140,7 +141,7 @@ async function stop() {
 
 function showStop() {
   const isFocused = document.activeElement === byId("stop");
-  byId("stop").hidden = !player.sound && !take?.isMaking && !isReading;
+  byId("stop").hidden = !player.sound && !take?.isMaking && !reading;
   if (isFocused && byId("stop").hidden) byId("speak").focus(); // for who uses the keyboard
 }
 
