@@ -35,9 +35,9 @@ from marstts_lab.data.tokenize import tokenize_manifest
 from marstts_lab.data.workers import Executor, Processes, load_nothing
 from marstts_lab.evaluation.score import score_systems
 from marstts_lab.evaluation.systems import GroundTruth
+from marstts_lab.evaluation.testset import make_testset
 from marstts_lab.metrics.panel import Metrics
 from marstts_lab.metrics.scores import SCORES_FILE
-from marstts_lab.metrics.testset import make_testset
 from marstts_lab.preference.mine import MineConfig, mine
 from marstts_lab.preference.scoring import ScoringPlan, TakeMetric, score_takes
 

@@ -54,7 +54,9 @@ def error_of(
     every: list[float] = []
     last: list[float] = []
     for one, layers in zip(measured, attention, strict=True):
-        known = synthesizer.session.path_search(one.spoken.text, one.row, one.whole)
+        followed = synthesizer.session.follow(one.segment, one.row.request)
+        followed.finish(one.row, one.whole)
+        known = followed.search
         assert known is not None
         steps = list(np.mean([layers[layer, head] for layer, head in heads], axis=0))
         search = search_path(one.spoken.places, steps, known.audible[: len(steps)])

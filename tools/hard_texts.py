@@ -40,7 +40,7 @@ from marstts_lab.evaluation.testsets.hard_texts import committed_texts, read_har
 from marstts_lab.metrics.intervals import bootstrap_difference, ratio, ratio_interval
 from marstts_lab.metrics.length import LengthStatus, check_length, expected_seconds
 from marstts_lab.metrics.scores import TakeScore, read_scores
-from marstts_lab.metrics.testset import Trial
+from marstts_lab.metrics.trial import Trial
 
 SHORTEST = "Come in."
 """The text whose take was too short."""

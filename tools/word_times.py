@@ -122,9 +122,8 @@ def measure(
         words, pcm = plain_words(spoken.text), sphinx.prepare(whole)
         times = aligner.align(words, pcm)
         if times is not None and len(times) == len(spoken.places.words):
-            take = synthesizer.session.decode_take(
-                segment_of(spoken), row, voice, (synthesizer.session.codes_of(row), whole)
-            )
+            followed = synthesizer.session.follow(segment_of(spoken), spoken.request)
+            take = synthesizer.session.decode_take(followed, row, voice, (synthesizer.session.codes_of(row), whole))
             found.append(Measured(spoken, row, whole, take, pcm, words, times))
     return found
 
@@ -200,7 +199,7 @@ def plants(
         if row is None:
             continue
         voice = voices[0]  # whose timbre does not matter
-        take = synthesizer.session.decode_take(one.segment, row, voice)
+        take = synthesizer.session.decode_take(synthesizer.session.follow(one.segment, row.request), row, voice)
         planted[kind] += 1
         found[kind] += bool(take.flaws)
         if not take.flaws:

@@ -15,7 +15,7 @@ from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.remote.webdriver import WebDriver
 from selenium.webdriver.support.ui import WebDriverWait
 
-from marstts.server.base import Server
+from marstts.http.server import Server
 from marstts_listening_test.service import SessionService
 from marstts_listening_test.web import open_server
 

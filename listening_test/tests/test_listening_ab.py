@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from marstts.audio import read
 from marstts.errors import DataError
-from marstts.server.base import Server
+from marstts.http.server import Server
 from marstts_lab.evaluation import open_systems
 from marstts_listening_test.command import app
 from marstts_listening_test.preference import count_preferences, open_preference_plan, sign_test

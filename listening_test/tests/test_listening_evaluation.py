@@ -11,7 +11,8 @@ from typer.testing import CliRunner
 
 from marstts.errors import DataError
 from marstts_lab.evaluation.score import write_trials
-from marstts_lab.metrics.testset import Trial, read_testset
+from marstts_lab.evaluation.testset import read_testset
+from marstts_lab.metrics.trial import Trial
 from marstts_listening_test.command import app
 from marstts_listening_test.config import Question, read_listening_test
 from marstts_listening_test.rating import open_rating_plan

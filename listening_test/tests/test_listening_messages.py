@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import pytest
 from starlette.routing import Route
 
-from marstts.server.base import Server
+from marstts.http.server import Server
 from marstts_listening_test.pages import HTTPError, PageLimits, json_endpoint, json_response, make_app
 
 

@@ -12,7 +12,7 @@ from importlib.resources import files
 import pytest
 from typer.testing import CliRunner
 
-from marstts.server.base import Server
+from marstts.http.server import Server
 from marstts_listening_test import web
 from marstts_listening_test.command import app
 from marstts_listening_test.service import SessionService

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from marstts.synthesis.synthesizer import Synthesizer
+from marstts_lab.evaluation.testset import take_seed
 from marstts_lab.metrics.recognition import SphinxRecognizer, character_edits
-from marstts_lab.metrics.testset import take_seed
 from marstts_lab.metrics.words import plain_words
 
 REFERENCE = Path(__file__).parents[1] / "audio" / "sense-0930.flac"

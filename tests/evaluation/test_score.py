@@ -17,11 +17,12 @@ from marstts_lab.evaluation.systems import (
     GroundTruth,
     TakesFolder,
 )
+from marstts_lab.evaluation.testset import read_testset
 from marstts_lab.metrics.length import LengthStatus
 from marstts_lab.metrics.panel import Metrics
 from marstts_lab.metrics.recognition import SphinxRecognizer
 from marstts_lab.metrics.scores import SCORES_FILE, TakeScore, read_scores
-from marstts_lab.metrics.testset import Trial, read_testset
+from marstts_lab.metrics.trial import Trial
 
 pytestmark = pytest.mark.slow
 

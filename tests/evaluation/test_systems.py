@@ -19,7 +19,8 @@ from marstts.synthesis.synthesizer import Synthesizer
 from marstts_lab.evaluation import open_systems
 from marstts_lab.evaluation.open_systems import SystemOptions, find_systems
 from marstts_lab.evaluation.systems import Clone, CodecResynthesis, EspeakNg, Model, Variant, ablate
-from marstts_lab.metrics.testset import Trial, folder_digest, take_seed
+from marstts_lab.evaluation.testset import folder_digest, take_seed
+from marstts_lab.metrics.trial import Trial
 
 pytestmark = pytest.mark.slow
 

@@ -20,9 +20,10 @@ from marstts_lab.data.corpora.folder import folder
 from marstts_lab.data.corpora.synthetic import split_of_sentence
 from marstts_lab.data.manifest import Utterance, write_manifest
 from marstts_lab.evaluation.recordings import find_recordings
+from marstts_lab.evaluation.testset import refuse_repeated_ids
 from marstts_lab.evaluation.testsets import catalog, ears, hard_texts, synthetic
 from marstts_lab.evaluation.testsets.catalog import missing_for_testset, open_testset, subsample
-from marstts_lab.metrics.testset import Trial, refuse_repeated_ids
+from marstts_lab.metrics.trial import Trial
 from marstts_lab.metrics.words import plain_words
 
 pytestmark = pytest.mark.slow

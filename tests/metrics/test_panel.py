@@ -20,7 +20,7 @@ from marstts_lab.metrics.panel import (
     parse_metrics,
 )
 from marstts_lab.metrics.take_metrics import SpeakerMetric
-from marstts_lab.metrics.testset import Trial
+from marstts_lab.metrics.trial import Trial
 
 RECORDINGS = Path(__file__).parents[1] / "audio"
 TRIALS = [

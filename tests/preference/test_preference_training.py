@@ -17,7 +17,7 @@ from marstts.errors import DataError
 from marstts.generation.request import Generated, StopReason
 from marstts.io.config import read_config
 from marstts_lab.data.pairs import Pair, PairLine, SideLine, read_pairs, write_pairs
-from marstts_lab.metrics.testset import make_testset, read_testset, write_testset
+from marstts_lab.evaluation.testset import make_testset, read_testset, write_testset
 from marstts_lab.preference.scoring import decode
 from marstts_lab.preference.train import PreferenceConfig, check_held_out
 from marstts_lab.preference.train import train as train_model

@@ -11,8 +11,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+from marstts.http.server import Server
 from marstts.server.app import create_app
-from marstts.server.base import Server
+from marstts.server.idle_model import OpenModel
 from marstts.server.service import SpeechService
 from marstts.server.settings import ServeSettings
 from marstts.synthesis.synthesizer import Synthesizer
@@ -47,10 +48,14 @@ class LiveServer:
 
 @contextmanager
 def live_server(
-    synthesizer: Synthesizer, settings: ServeSettings, *, silent_seconds: float = 20.0
+    synthesizer: Synthesizer,
+    settings: ServeSettings,
+    *,
+    silent_seconds: float = 20.0,
+    reopen: OpenModel | None = None,
 ) -> Iterator[LiveServer]:
     """Serve on a free port of loopback."""
-    app = create_app(synthesizer, settings)
+    app = create_app(synthesizer, settings, reopen)
     app.state.limits = replace(app.state.limits, silent_seconds=silent_seconds)
     with Server(app, "127.0.0.1", 0, has_sessions=True) as server:
         thread = threading.Thread(target=server.serve)

@@ -15,10 +15,10 @@ from starlette.testclient import TestClient
 from marstts.server.api_errors import ApiError
 from marstts.server.app import create_app
 from marstts.server.callers import ADMINISTRATOR
-from marstts.server.metrics import RequestOutcome
 from marstts.server.schemas import SpeechBody
 from marstts.server.service import SpeechService
 from marstts.server.settings import ServeLimits, ServeSettings
+from marstts.server.speech_request import SpeechRequest
 from marstts.synthesis.synthesizer import Synthesizer
 from scripted import good, scripted_synthesizer
 
@@ -110,19 +110,15 @@ def test_whole_files_at_work_are_bounded_together_and_streams_are_not(
 
     async def run(service: SpeechService) -> None:
         body = SpeechBody.model_validate(speech("Hello there. [pause:25s] Good bye.", speed=speed, stream=False))
-        first, second = (service.speak(body, ADMINISTRATOR) for _ in range(2))
-        await first.begin()
-        with pytest.raises(ApiError) as refused:
-            await second.begin()
-        assert refused.value.status == 429
-        second.close(RequestOutcome.ERROR)
-        stream = service.speak(body.model_copy(update={"stream": True}), ADMINISTRATOR)
-        await stream.begin()
-        first.close(RequestOutcome.OK)
-        again = service.speak(body, ADMINISTRATOR)
-        await again.begin()
-        for finished in (stream, again):
-            finished.close(RequestOutcome.OK)
+        async with SpeechRequest(service, body, ADMINISTRATOR) as first:
+            await anext(first.pieces())
+            with pytest.raises(ApiError) as refused:
+                await anext(SpeechRequest(service, body, ADMINISTRATOR).pieces())
+            assert refused.value.status == 429
+            async with SpeechRequest(service, body.model_copy(update={"stream": True}), ADMINISTRATOR) as stream:
+                await anext(stream.pieces())
+        async with SpeechRequest(service, body, ADMINISTRATOR) as again:
+            await anext(again.pieces())
 
     with closing(SpeechService(synthesizer, settings)) as service:
         asyncio.run(run(service))
@@ -140,11 +136,8 @@ def test_pauses_count_as_long_at_any_speed(synthesizer: Synthesizer, tmp_path: P
 def test_a_long_pause_comes_in_pieces(synthesizer: Synthesizer, tmp_path: Path):
     async def run(service: SpeechService) -> list[int]:
         body = SpeechBody.model_validate(speech("Hello. [pause:60s] Good bye.", response_format="pcm"))
-        run = service.speak(body, ADMINISTRATOR)
-        first, following = await run.begin()
-        sizes = [len(first.content), *[len(piece.content) async for piece in following]]
-        run.close(RequestOutcome.OK)
-        return sizes
+        async with SpeechRequest(service, body, ADMINISTRATOR) as request:
+            return [len(piece.content) async for piece in request.pieces()]
 
     with closing(SpeechService(synthesizer, ServeSettings(voices_folder=tmp_path))) as service:
         sizes = asyncio.run(run(service))

@@ -16,8 +16,8 @@ from starlette.routing import Route
 
 from marstts.cli.serve import certificate_of
 from marstts.errors import ConfigError
-from marstts.server.base import Server, ServerLimits
-from marstts.server.certificate import Certificate
+from marstts.http.certificate import Certificate
+from marstts.http.server import Server, ServerLimits
 
 OPENSSL = shutil.which("openssl")
 pytestmark = pytest.mark.skipif(OPENSSL is None, reason="certificates are made by the program openssl")

@@ -18,8 +18,8 @@ from api_server import LiveServer, live_server, wait_until
 from test_page import epub
 
 from marstts.audio import Waveform, read, resample, write
+from marstts.http.server import Server
 from marstts.server.app import create_app
-from marstts.server.base import Server
 from marstts.server.settings import ServeSettings
 from marstts.synthesis.loading import load
 from scripted import LOUD, SILENT, ScriptedPrompt, ScriptedTake, good, scripted_synthesizer

@@ -15,8 +15,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from marstts.errors import ConfigError
-from marstts.server.base import Server, ServerLimits
-from marstts.server.connections import escape_address
+from marstts.http.connections import escape_address
+from marstts.http.server import Server, ServerLimits
 
 pytestmark = pytest.mark.slow
 

@@ -180,7 +180,7 @@ def test_a_request_without_audio_in_time_gets_503_and_its_row_leaves(tmp_path: P
 @pytest.mark.slow
 @pytest.mark.parametrize("form", ["pcm", "sse"])
 def test_a_stream_past_its_deadline_is_cut_with_one_line_in_the_log(tmp_path: Path, monkeypatch, caplog, form: str):
-    monkeypatch.setattr("marstts.server.service.EXTRA_SECONDS", 0.5)
+    monkeypatch.setattr("marstts.server.speech_request.EXTRA_SECONDS", 0.5)
     limits = ServeLimits(seconds_per_audio_second=0.01)
     body = speech(response_format="pcm", **({"stream_format": "sse"} if form == "sse" else {}))
     with live_server(slow_synthesizer(0.05), ServeSettings(voices_folder=tmp_path, limits=limits)) as server:

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import io
+import json
+import shutil
 import threading
 import time
+import zipfile
+from pathlib import Path
 
 import pytest
 
+from marstts.errors import DataError
 from marstts.server.api_errors import ApiError
-from marstts.server.page import cut
+from marstts.server.book_parts import REFUSED, cut, main, parts_in_process
 from marstts.server.uploads import UploadQueue
 
 
@@ -71,3 +77,83 @@ def test_a_paragraph_without_sentences_is_divided_in_linear_time(piece: str) -> 
     parts = list(cut(text, 4096))
     assert time.process_time() - started < 4.0 and all(len(part) <= 4096 for part in parts)
     assert "".join(parts).replace(" ", "") == text.replace(" ", "")
+
+
+def test_where_two_callers_may_work_each_has_one_work_at_a_time() -> None:
+    async def run() -> list[str]:
+        queue, done, free = UploadQueue(8, 10.0, "test", at_once=2), [], threading.Event()
+        heavy = asyncio.ensure_future(queue.run("a", free.wait))
+        second = asyncio.ensure_future(queue.run("a", lambda: done.append("a")))
+        await queue.run("b", lambda: done.append("b"))  # though the other caller's work goes on
+        await queue.run("b", lambda: done.append("b"))
+        free.set()
+        await asyncio.gather(heavy, second)
+        queue.close()
+        return done
+
+    assert asyncio.run(run()) == ["b", "b", "a"]
+
+
+def test_three_callers_share_two_places_in_turn() -> None:
+    async def run() -> list[str]:
+        queue, done, free = UploadQueue(8, 10.0, "test", at_once=2), [], threading.Event()
+        tasks = [asyncio.ensure_future(queue.run(owner, free.wait)) for owner in "ab"]
+        await asyncio.sleep(0.01)
+        tasks += [asyncio.ensure_future(queue.run(owner, lambda o=owner: done.append(o))) for owner in "abc"]
+        await asyncio.sleep(0.01)
+        free.set()
+        await asyncio.gather(*tasks)
+        queue.close()
+        return done
+
+    assert sorted(asyncio.run(run())) == ["a", "b", "c"]
+
+
+def test_a_book_takes_no_time_of_the_server() -> None:
+    content = epub_of("<p>word and word.</p>" * 100_000)  # more than may be read
+    started = time.process_time()
+    with pytest.raises(DataError, match=r"^a\.epub: the book takes more than"):
+        parts_in_process(content, "a.epub", 4096)
+    assert time.process_time() - started < 0.5
+
+
+def test_a_book_that_a_busy_machine_does_not_read_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("marstts.server.book_parts.MAX_SECONDS", 0.01)
+    with pytest.raises(DataError, match=r"^a\.txt: the file takes too long"):
+        parts_in_process(b"It rained.", "a.txt", 4096)
+
+
+def test_a_process_that_ends_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.executable", shutil.which("false"))
+    with pytest.raises(DataError, match=r"^a\.txt: the file could not be read; give it in smaller files$"):
+        parts_in_process(b"It rained.", "a.txt", 4096)
+
+
+def test_a_book_without_memory_is_one_sentence(monkeypatch: pytest.MonkeyPatch, capsysbinary) -> None:
+    def fail(path: Path) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("marstts.server.book_parts.read_book", fail)
+    monkeypatch.setattr("marstts.server.book_parts.MAX_MEMORY_BYTES", -1)  # none: that of the tests stays as it is
+    monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps({"path": "/a", "name": "a.txt", "max_characters": 9})))
+    assert main() == REFUSED
+    assert capsysbinary.readouterr().out == b"a.txt: the file takes too much memory to read; give it in smaller files"
+
+
+def epub_of(body: str) -> bytes:
+    """A book of one part."""
+    package = (
+        '<package><metadata/><manifest><item id="a" href="a.xhtml" media-type="application/xhtml+xml"/></manifest>'
+        '<spine><itemref idref="a"/></spine></package>'
+    )
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        container = '<container><rootfiles><rootfile full-path="b.opf"/></rootfiles></container>'
+        for name, content in {
+            "mimetype": "application/epub+zip",
+            "META-INF/container.xml": container,
+            "b.opf": package,
+            "a.xhtml": f"<html><body>{body}</body></html>",
+        }.items():
+            archive.writestr(name, content)
+    return out.getvalue()

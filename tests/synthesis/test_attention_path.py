@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import product
 
 import numpy as np
+import pytest
 
 from marstts.synthesis.words.attention_path import PathSearch, PlaceKind, SentencePlaces, cut_places, search_path
 
@@ -89,3 +90,17 @@ def test_a_search_continued_step_by_step_equals_a_whole_one():
     for step in steps:
         search = search.after([step])
     assert search.path.tolist() == search_path(places, steps).path.tolist()
+
+
+@pytest.mark.parametrize("piece", [1, 2, 7, 30])
+def test_a_step_has_the_same_attention_to_each_place_whichever_steps_come_with_it(piece: int):
+    """A stream follows a take in pieces: its words are those of the whole take, to the last bit."""
+    text = "A rather long sentence, with words of many tokens each, is followed in pieces."
+    places = places_of(text)
+    rng = np.random.default_rng(0)
+    steps = [rng.dirichlet(np.full(len(places.spans), 0.1)).astype(np.float32) for _ in range(60)]
+    whole, search = search_path(places, steps), PathSearch.begin(places)
+    for first in range(0, len(steps), piece):
+        search = search.after(steps[first : first + piece])
+    np.testing.assert_array_equal(search.attention, whole.attention)
+    np.testing.assert_array_equal(search.scores, whole.scores)

@@ -16,7 +16,7 @@ from marstts.generation.scheduler import AsyncScheduler
 from marstts.synthesis import runner, texts
 from marstts.synthesis.speech import Continuation
 from marstts.synthesis.synthesizer import SpeakResult, Synthesizer
-from marstts.synthesis.words.guard import TakeGuard
+from marstts.synthesis.words.followed_take import FollowedTake
 from marstts.voice import Voice
 from scripted import (
     CODEBOOK_SIZE,
@@ -211,11 +211,11 @@ def test_a_take_that_ends_between_patches_of_a_shared_batch_is_spoken_once(
 ):
     """The caller is slower than the batch, so that several patches of a row wait for it."""
 
-    def check(guard: TakeGuard, row: RequestState) -> RequestState:
+    def ended(take: FollowedTake, row: RequestState) -> RequestState:
         time.sleep(0.01)
         return replace(row, stop=StopReason.WORDS_DONE) if len(row.patches) == last else row
 
-    monkeypatch.setattr(TakeGuard, "check", check)
+    monkeypatch.setattr(FollowedTake, "ended", ended)
     tts = scripted_synthesizer(lambda attempt, prompt: ScriptedTake(40))
     voice = tts.clone(reference)
     alone = tts.speak(TEXTS[0], voice)

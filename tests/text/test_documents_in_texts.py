@@ -200,3 +200,29 @@ def test_front_matter_names_a_book(tmp_path: Path) -> None:
     book = read_book(path)
     assert (book.title, book.author) == ("The Storm", "Ann Low")
     assert [chapter.text for chapter in book] == ["It rained."]
+
+
+@pytest.mark.parametrize(
+    ("line", "spoken"),
+    [
+        ("<v Bob>Hello there.", "Hello there."),
+        ("<v.loud Ann Low>Go!</v>", "Go!"),
+        ("<c.yellow.bg>It <00:01.500>rained.</c>", "It rained."),
+        ("<lang en-GB>It fell.</lang>", "It fell."),
+    ],
+)
+def test_tags_of_subtitles_are_no_words(line: str, spoken: str) -> None:
+    assert normalize(f"WEBVTT\n\n00:01.000 --> 00:02.000 align:start\n{line}\n") == spoken
+
+
+@pytest.mark.parametrize(
+    ("written", "spoken"),
+    [("She saw [2, 5] and [8\u201310] too.", "She saw too."), ("It rose [1] and [2].", "It rose.")],
+)
+def test_citations_joined_by_and_are_left_out(written: str, spoken: str) -> None:
+    assert normalize(written) == spoken
+
+
+def test_times_that_are_no_symbols_stand_in_products_of_units() -> None:
+    assert normalize("5 mg·kg⁻¹·day⁻¹") == "five milligrams per kilogram per day"
+    assert normalize("9 kg·year⁻¹") == "nine kilograms per year"

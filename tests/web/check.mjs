@@ -61,11 +61,37 @@ for await (const row of generate(engine, { prompt, topP: 0.2, limits, sampling: 
 }
 found.loop = drawn;
 
+// the warm-up: a whole take before it and after it
+const { Take } = await load("take.js");
+const { warmUp } = await load("warm-up.js");
+const { Codec } = await load("codec.js");
+const { generator } = await load("random.js");
+const model = { engine, codec: new Codec(ort, graphs, site.codec), backoff: site.backoff, sampling: site.sampling, breathe: async () => {} };
+const ran = { decoder: 0, filters: 0, pitch: 0, encoder: 0, global: 0, patch: 0 };
+async function wholeTake() {
+  const codes = [];
+  const listening = Object.create(engine, { codes: { value: (tokens) => (codes.push(tokens.join(" ")), engine.codes(tokens)) } });
+  const options = { topP: 0.6, uniform: generator(1, 2), mayGiveUp: false, minPatches: 0 };
+  const take = new Take({ ...model, engine: listening }, { sentence: site.warmUp, voice: site.voices[0], ...options });
+  for await (const _ of take.make());
+  return { codes, samples: take.samples };
+}
+const before = await wholeTake();
+for (const name of Object.keys(ran)) {
+  const { run } = graphs[name];
+  graphs[name].run = (feeds) => ((ran[name] += 1), run.call(graphs[name], feeds));
+}
+await warmUp(model, site.warmUp, site.voices[0]);
+found.warmUp = { ran: { ...ran } };
+const after = await wholeTake();
+found.warmUp.patches = before.codes.length;
+found.warmUp.isSame = before.codes.join() === after.codes.join();
+found.warmUp.samples = far(before.samples, after.samples);
+
 // style offset
 found.style = far((await load("style.js")).withOffset(recorded.steps.plainStyle, site.model.styleOffset), recorded.steps.style);
 
 // codec: whole and in pieces
-const { Codec } = await load("codec.js");
 const audio = recorded.audio;
 const codec = new Codec(ort, graphs, site.codec, (patch) => Float32Array.from(audio.noise[patch]));
 const whole = await codec.decoding(recorded.steps.timbre).decodeUntil(audio.codes, audio.codes.length);

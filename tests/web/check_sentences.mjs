@@ -91,11 +91,23 @@ found.speech = {
   silences: chunks.filter(({ samples }) => samples.length && samples.every((value) => value === 0)).map(({ samples }) => samples.length / RATE),
   sentences: [...new Set(chunks.map((chunk) => chunk.sentence))],
 };
-try {
-  for await (const _ of speak(model, [{ ...sentence, voice: "nobody" }], voice, {}, 0, () => 0));
-} catch (error) {
-  found.unknown = error.message;
+const { sentenceOf, Told } = await load("told.js");
+found.unknown = [];
+for (const name of ["nobody", "constructor", "Zoom of a bedroom, out of memory"]) {
+  try {
+    for await (const _ of speak(model, [{ ...sentence, voice: name }], voice, {}, 0, () => 0));
+  } catch (error) {
+    found.unknown.push(sentenceOf(error));
+  }
 }
+found.errors = [
+  new Error("Can't create a session. ERROR_CODE: 6, ERROR_MESSAGE: std::bad_alloc"),
+  new RangeError("WebAssembly.Memory.grow(): Unable to grow instance memory, out of memory"),
+  new Error("CompileError: WebAssembly.Module(): invalid opcode\n  at line 1"),
+  new Error("Traceback (most recent call last):\n  File \"reader.py\", line 1\nKeyError: 'rooms'\n"),
+  new Told("“Out of memory” has no words."),
+  "a string",
+].map(sentenceOf);
 
 // random numbers
 const numbers = (...seeds) => Array.from({ length: 4000 }, generator(...seeds));

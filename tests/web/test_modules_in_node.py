@@ -54,6 +54,13 @@ def test_the_loop_makes_one_patch_after_another_up_to_its_limit(found: dict[str,
     assert found["loop"][-1][2] in ("patch limit", "end of speech") and len(found["loop"]) <= 9
 
 
+def test_the_warm_up_runs_every_graph_and_leaves_no_trace(found: dict[str, Any]) -> None:
+    warm_up = found["warmUp"]
+    assert all(count > 0 for count in warm_up["ran"].values()), warm_up["ran"]
+    assert 12 <= warm_up["ran"]["patch"] < 24, "it is short"
+    assert warm_up["patches"] > 12 and warm_up["isSame"] and warm_up["samples"] == 0
+
+
 def test_style_embeddings_get_the_offset_of_the_bundle(found: dict[str, Any]) -> None:
     assert found["style"] < 1e-6
 

@@ -60,7 +60,19 @@ def test_a_speech_has_the_pauses_of_its_marks_and_those_that_the_text_asks_for(f
     speech = found["speech"]
     assert speech["silences"] == [0.5, 0.3, 1.0] and speech["sentences"] == [0, 1]
     assert 5.0 < speech["seconds"] < 7.0
-    assert found["unknown"] == "There is no voice called nobody."
+
+
+def test_a_voice_that_is_not_there_is_named_whatever_its_name(found: dict[str, Any]) -> None:
+    names = ["nobody", "constructor", "Zoom of a bedroom, out of memory"]
+    assert found["unknown"] == [f"There is no voice called {name}." for name in names]
+
+
+def test_errors_are_told_in_one_sentence(found: dict[str, Any]) -> None:
+    small, grown, old, python, told, text = found["errors"]
+    assert small == grown and "too little memory" in small
+    assert old.startswith("This browser cannot run the model") and "\n" not in old
+    assert python == "KeyError: 'rooms'"
+    assert (told, text) == ("“Out of memory” has no words.", "a string")
 
 
 def test_random_numbers_depend_on_their_seeds_alone(found: dict[str, Any]) -> None:

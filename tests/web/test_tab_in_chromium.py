@@ -48,6 +48,74 @@ return [...document.querySelectorAll("button, input, textarea, audio, meter, pro
   .map((node) => node.outerHTML);
 """
 
+ADD_VOICE = """
+const [name] = arguments;
+import("./voice-list.js").then(({ addVoice, allVoices }) => addVoice(name, Object.values(allVoices())[0].embeddings));
+"""
+STORE_OTHERS = """
+const kept = JSON.parse(localStorage.getItem("marstts-voices"));
+const old = { ...kept[0], name: "Old", model: "mini@000000000000" };
+const embeddings = { ...kept[0].embeddings, style: "no" };
+const spoiled = [null, 3, { name: "Bad" }, { ...kept[0], name: "Worse", embeddings }];
+localStorage.setItem("marstts-voices", JSON.stringify([old, ...spoiled, ...kept]));
+"""
+CONTROLS = {
+    "button",
+    "textbox",
+    "checkbox",
+    "radio",
+    "radiogroup",
+    "slider",
+    "link",
+    "meter",
+    "progressbar",
+    "DisclosureTriangle",
+}
+FOCUSABLE = "const all = [...document.querySelectorAll('a[href], button, input, textarea, summary, audio')];"
+FOCUSED = f"""{FOCUSABLE}
+const node = document.activeElement;
+const frame = node.id === "text" ? document.getElementById("editor") : node;
+const {{ outlineStyle, outlineWidth }} = getComputedStyle(frame);
+const box = node.getBoundingClientRect();
+const isSeen = (outlineStyle !== "none" && parseFloat(outlineWidth) >= 2) || node.tagName === "AUDIO";
+const isInView = box.width > 0 && box.bottom > 0 && box.top < innerHeight;
+return [all.indexOf(node), node.outerHTML.slice(0, 120), isSeen && isInView];
+"""
+NOT_REACHED = f"""{FOCUSABLE}
+return all.filter((node, place) => !arguments[0].includes(place) && node.checkVisibility() && !node.disabled
+  && !(node.type === "radio" && !node.checked)).map((node) => node.outerHTML.slice(0, 200));
+"""
+"""Elements in the order of the page; of radio buttons the keyboard reaches the checked one."""
+
+OUTSIDE = """
+return [...document.querySelectorAll("main *, header *, footer *, #toast *")].filter((node) => node.checkVisibility())
+  .filter((node) => node.getBoundingClientRect().right > innerWidth + 1).map((node) => node.outerHTML.slice(0, 120));
+"""
+CONTRASTS = """
+const part = (color) => (color.match(/[\\d.]+/g) ?? []).map(Number);
+const luminance = (color) => part(color).slice(0, 3).map((value) => value / 255)
+  .map((value) => (value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4))
+  .reduce((sum, value, index) => sum + value * [0.2126, 0.7152, 0.0722][index], 0);
+const behind = (node) => {
+  for (let each = node; each; each = each.parentElement) {
+    const color = getComputedStyle(each).backgroundColor;
+    if (part(color).length === 3 || part(color)[3] === 1) return color;
+  }
+  return "rgb(255, 255, 255)";
+};
+return [...document.querySelectorAll("body *")].filter((node) => node.checkVisibility())
+  .filter((node) => !node.closest("#mirror, :disabled, svg"))
+  .filter((node) => node.matches("textarea, input") || [...node.childNodes].some((one) => one.data?.trim()))
+  .map((node) => {
+    const [ink, paper] = [getComputedStyle(node).color, behind(node)].map(luminance);
+    return [node.outerHTML.slice(0, 100), (Math.max(ink, paper) + 0.05) / (Math.min(ink, paper) + 0.05)];
+  });
+"""
+"""Each element with a text of its own, and how far its color is from what is behind it (WCAG)."""
+
+TABULATOR, ENTER = "\ue004", "\ue007"
+"""Keys, as WebDriver names them."""
+
 
 def without_update_checks(asked: list[str]) -> list[str]:
     """Without the service worker's script: Chromium looks by itself, while one visits, whether it has changed."""
@@ -217,6 +285,18 @@ def test_a_sentence_is_spoken_with_its_words_and_nothing_is_asked_of_the_host(
     assert [entry for entry in visitor.browser.get_log("browser") if entry["level"] == "SEVERE"] == []
 
 
+def test_a_take_plays_again_from_where_one_seeks(visitor: Visitor) -> None:
+    position = "return Number(document.querySelector('#takes input').value)"
+    visitor.run(
+        "const bar = document.querySelector('#takes input'); bar.value = 1; bar.dispatchEvent(new Event('input'))"
+    )
+    assert visitor.run(position) == 1
+    visitor.all("#takes .play")[0].click()
+    visitor.wait(lambda: visitor.run(position) > 1.2)
+    visitor.all("#takes .play")[0].click()
+    assert visitor.run(position) > 1.2 and not visitor.all("#takes .play[aria-pressed=true]")
+
+
 def test_no_script_of_the_page_can_reach_another_host(visitor: Visitor, tmp_path: Path) -> None:
     other = Host(tmp_path)
     try:
@@ -293,13 +373,140 @@ def test_problems_are_one_sentence(visitor: Visitor) -> None:
 
 
 def test_everything_has_a_name_and_fits_a_phone(visitor: Visitor) -> None:
+    """With the longest words, too: in the text, in the list of pronunciations, in a voice's name, in a message."""
+    word = "Pneumono" * 30
+    visitor.run("document.getElementById('pronunciations').open = true")
+    visitor.type("text", f"{word} called.")
+    visitor.wait(lambda: visitor.run("return document.querySelector('#readings button')?.textContent.length > 200"))
+    visitor.run("document.querySelector('#readings button').click()")
+    name = "X" * 64
+    visitor.run(ADD_VOICE, name)
+    visitor.wait(lambda: name in visitor.find("chosen").text)
+    visitor.run("import('./dom.js').then(({ show }) => show('W'.repeat(300)))")
+    visitor.wait(lambda: "WWW" in visitor.status)
     assert visitor.run(UNNAMED) == []
+    assert visitor.run("return document.querySelectorAll('#takes li').length") > 0
     size = {"width": 390, "height": 844, "deviceScaleFactor": 1, "mobile": True}
     visitor.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     try:
         assert visitor.run("return document.documentElement.scrollWidth") <= 390
+        assert visitor.run(OUTSIDE) == []
     finally:
         visitor.browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+        visitor.find("dismiss").click()
+        visitor.find("say-reset").click()
+        visitor.run(f"document.querySelector('[aria-label=\"Delete {name}\"]').click()")
+
+
+def test_names_of_controls_are_those_that_a_screen_reader_says(visitor: Visitor) -> None:
+    """As Chromium computes them for assistive technology."""
+    visitor.browser.execute_cdp_cmd("Accessibility.enable", {})
+    nodes = visitor.browser.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]
+    said = [
+        (node["role"]["value"], node.get("name", {}).get("value", ""))
+        for node in nodes
+        if not node.get("ignored") and node.get("role", {}).get("value") in CONTROLS
+    ]
+    assert all(name.strip() for _, name in said), said
+    for one in (
+        ("textbox", "Text"), ("button", "Speak"), ("button", "Another version"), ("radiogroup", "Voice"),
+        ("button", "Record"), ("button", "Choose a file"), ("textbox", "Name of the voice"),
+        ("checkbox", "The speaker agreed to this voice being cloned."), ("button", "Clone"), ("button", "Play"),
+        ("button", "Remove this take"), ("slider", "Position in seconds"),
+    ):  # fmt: skip
+        assert one in said, (one, said)
+
+
+def test_the_tabulator_reaches_all_controls_in_their_order_and_shows_where_it_is(visitor: Visitor) -> None:
+    from selenium.webdriver import ActionChains
+
+    reached: list[int] = []
+    unseen = []
+    for _ in range(120):
+        ActionChains(visitor.browser).send_keys(TABULATOR).perform()
+        place, name, is_seen = visitor.run(FOCUSED)
+        if place in reached[:-1]:
+            break
+        if place >= 0 and place not in reached:  # else it is at the page's end, or inside of an audio element
+            reached.append(place)
+            unseen += [] if is_seen else [name]
+    assert unseen == []
+    assert visitor.run(NOT_REACHED, reached) == []
+    first = reached.index(min(reached))
+    assert reached[first:] + reached[:first] == sorted(reached)
+
+
+def test_the_focus_stays_where_a_control_goes_away(visitor: Visitor) -> None:
+    visitor.run(ADD_VOICE, "Berta")
+    visitor.wait(lambda: "Berta" in visitor.find("chosen").text)
+    focused = "return document.activeElement.ariaLabel ?? document.activeElement.id"
+    for _ in range(2):
+        visitor.browser.find_element("css selector", "[aria-label$='Berta in this browser']").send_keys(ENTER)
+        visitor.wait(lambda: "Berta in this browser" in visitor.run(focused))
+    visitor.browser.find_element("css selector", "[aria-label='Delete Berta']").send_keys(ENTER)
+    visitor.wait(lambda: visitor.run(focused).startswith("voice-"))
+    visitor.type("text", "Nguyen called.")
+    word = "[...document.querySelectorAll('#readings button')].find((each) => each.textContent.startsWith('Nguyen'))"
+    visitor.wait(lambda: visitor.run(f"return {word} !== undefined"))
+    visitor.run(f"{word}.click()")
+    assert visitor.run(focused) == "say"
+    visitor.find("say-reset").send_keys(ENTER)
+    visitor.wait(lambda: visitor.run(f"return document.activeElement === {word}"))
+    visitor.speak("Good.")
+    count = len(visitor.all("#takes li"))
+    visitor.all("[aria-label='Remove this take']")[0].send_keys(ENTER)
+    visitor.wait(lambda: len(visitor.all("#takes li")) == count - 1)
+    assert visitor.run("return document.activeElement !== document.body")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_texts_stand_out_in_light_and_dark(visitor: Visitor, scheme: str) -> None:
+    emulate = visitor.browser.execute_cdp_cmd
+    emulate("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]})
+    try:
+        found = visitor.run(CONTRASTS)
+        assert len(found) > 25
+        assert [each for each in found if each[1] < 4.5] == []
+        ink, page = visitor.run(
+            "const { color, backgroundColor } = getComputedStyle(document.body);"
+            "return [color, backgroundColor].map((one) => Number(one.match(/\\d+/)[0]))"
+        )
+        assert (ink > page) == (scheme == "dark")
+    finally:
+        emulate("Emulation.setEmulatedMedia", {"features": []})
+
+
+def test_what_is_stopped_before_its_first_audio_leaves_no_take(visitor: Visitor) -> None:
+    """At once, while its text is read, and while its first patches are made."""
+    before = len(visitor.all("#takes li"))
+    set_text = "document.getElementById('text').value = arguments[0]; document.getElementById('speak').click();"
+    stop = "document.getElementById('stop').click();"
+    visitor.run(set_text + stop, "One two three.")
+    visitor.run(set_text, "One two three four five. " * 700)
+    visitor.wait(lambda: visitor.find("stop").is_displayed())
+    assert len(visitor.all("#takes li")) == before, "it is still read"
+    visitor.run(stop)
+    visitor.wait(lambda: not visitor.find("stop").is_displayed())
+    visitor.run(set_text, "One two three.")
+    visitor.wait(lambda: len(visitor.all("#takes li")) > before)
+    visitor.run(stop)
+    visitor.wait(lambda: not visitor.find("stop").is_displayed() and len(visitor.all("#takes li")) == before)
+    visitor.speak("Now it speaks.")
+    assert len(visitor.all("#takes li")) == before + 1
+
+
+def test_a_recording_of_many_minutes_is_refused_before_it_is_decoded(visitor: Visitor, tmp_path: Path) -> None:
+    write(Waveform(np.zeros(8_000 * 660, np.float32), 8_000), tmp_path / "long.wav")
+    visitor.find("file").send_keys(str(tmp_path / "long.wav"))
+    visitor.type("name", "   ")
+    if not visitor.find("agreed").is_selected():
+        visitor.find("agreed").click()
+    visitor.find("clone").click()
+    visitor.wait(lambda: "a name" in visitor.status, refused=True)
+    visitor.type("name", "Long")
+    visitor.find("clone").click()
+    visitor.wait(lambda: "longer than 10 minutes" in visitor.status, refused=True)
+    visitor.find("dismiss").click()
 
 
 def test_keys_alone_speak_and_stop(visitor: Visitor) -> None:
@@ -315,8 +522,14 @@ def test_keys_alone_speak_and_stop(visitor: Visitor) -> None:
 def test_a_second_visit_needs_no_host_and_may_use_threads(visitor: Visitor, browser: Any, host: Host) -> None:
     host.stop()
     asked = len(host.asked)
+    visitor.run(STORE_OTHERS)
     visitor.open(ready="speaking")
     assert len(host.asked) == asked
     assert visitor.run("return crossOriginIsolated") is (os.name == "posix")
     assert [each for each in visitor.all(".voice") if "Reader" in each.text and "kept" in each.text]
+    assert visitor.find("voice-Reader").is_selected(), "what other pages of the host wrote is no voice"
+    assert not visitor.find("voice-Old").is_enabled() and visitor.all("[aria-label='Delete Old']")
+    assert visitor.run("return document.querySelectorAll('.voice').length") == visitor.run(
+        "return import('./voice-list.js').then(({ allVoices }) => Object.keys(allVoices()).length)"
+    ) + 1  # fmt: skip
     visitor.speak("Hello again.")

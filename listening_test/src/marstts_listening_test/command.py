@@ -23,8 +23,8 @@ from marstts.io.reading import printable_text
 from marstts_lab.evaluation.open_systems import SystemOptions, find_systems, model_folder, split_label
 from marstts_lab.evaluation.score import generate_takes
 from marstts_lab.evaluation.systems import Clone
+from marstts_lab.evaluation.testset import trials_digest
 from marstts_lab.evaluation.testsets.catalog import PACKAGED_VOICES, open_testset, subsample
-from marstts_lab.metrics.testset import trials_digest
 from marstts_listening_test.analysis import analyze, as_json, as_markdown
 from marstts_listening_test.config import read_listening_test
 from marstts_listening_test.preference import count_preferences, open_preference_plan

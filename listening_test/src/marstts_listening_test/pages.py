@@ -1,6 +1,6 @@
 """Pages of a few routes: JSON messages of bounded size and time, and errors in sentences.
 
-Upstream: `web`.  Downstream: Starlette; `marstts.server.base`, which bounds connections.
+Upstream: `web`.  Downstream: Starlette; `marstts.http.server`, which bounds connections.
 
 A message must be JSON by its content type, which browsers let no page of another site send. Errors are JSON,
 `{"error": sentence}`.
@@ -24,7 +24,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from marstts.errors import MarsError
-from marstts.server.base import HEADERS, INTERNAL_ERROR, SENTENCES, TWO_LENGTHS, ServerLimits, has_two_lengths
+from marstts.http.server import HEADERS, INTERNAL_ERROR, SENTENCES, TWO_LENGTHS, ServerLimits, has_two_lengths
 
 Get = Callable[[Request], Response]
 Post = Callable[[Request], Awaitable[Response]]

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from marstts.server.base import SENTENCES, Server
+from marstts.http.server import SENTENCES, Server
 from marstts_listening_test import pages
 from marstts_listening_test.pages import (
     HTTPError,

@@ -1,6 +1,6 @@
 """`marstts serve`: the speech server on this machine.
 
-Upstream: the shell.  Downstream: `server.app`, which makes the application; `server.base`, which serves it.
+Upstream: the shell.  Downstream: `server.app`, which makes the application; `http.server`, which serves it.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from pydantic import ValidationError
 from marstts.cli.terminal import say
 from marstts.errors import ConfigError, check_installed
 from marstts.generation.engine import EngineKind
+from marstts.http.certificate import Certificate
 from marstts.io.reading import describe_os_error, printable_name, read_text
-from marstts.server.certificate import Certificate
 from marstts.server.settings import ServeSettings
 from marstts.synthesis.clone.packaged import VOICE_SUFFIX
 from marstts.synthesis.clone.voice_folder import own_folder
@@ -208,7 +208,7 @@ def check_network(settings: ServeSettings, host: str, port: int, *, no_keys: boo
 
     Called before the model is loaded.
     """
-    from marstts.server.base import listen  # help needs no server
+    from marstts.http.server import listen  # help needs no server
 
     if settings.private_hosts_only and not no_keys:
         raise ConfigError(
@@ -230,8 +230,8 @@ def serve_model(
     certificate: Certificate | None,
 ) -> None:
     """Measure the machine where the number of listeners is not given, warm up, and serve until interrupted."""
+    from marstts.http.server import Server
     from marstts.server.app import create_app  # help needs no server
-    from marstts.server.base import Server
     from marstts.server.service import measure_listeners
 
     sys.setswitchinterval(SWITCH_SECONDS)

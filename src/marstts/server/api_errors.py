@@ -19,7 +19,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from marstts.errors import MarsError
-from marstts.server.base import HEADERS, INTERNAL_ERROR, SENTENCES
+from marstts.http.server import HEADERS, INTERNAL_ERROR, SENTENCES
 
 log = logging.getLogger(__name__)
 

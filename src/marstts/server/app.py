@@ -17,8 +17,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 import marstts
+from marstts.http.server import ServerLimits
 from marstts.server.api_errors import ApiError, install_handlers
-from marstts.server.base import ServerLimits
 from marstts.server.callers import caller_of
 from marstts.server.guard import Guard, HeadRequests
 from marstts.server.idle_model import OpenModel
@@ -26,7 +26,8 @@ from marstts.server.page import add_page
 from marstts.server.schemas import JSON, SpeechBody, as_json, read_body
 from marstts.server.service import SpeechService, measure_listeners
 from marstts.server.settings import ServeSettings
-from marstts.server.speech_response import IGNORED_HEADER, WARNING_HEADER, speech_response
+from marstts.server.speech_request import SpeechRequest
+from marstts.server.speech_response import IGNORED_HEADER, WARNING_HEADER, SpeechResponse
 from marstts.server.voices_api import add_voices
 from marstts.server.websocket import add_websocket
 from marstts.synthesis.loading import load
@@ -97,7 +98,7 @@ def measured_settings(synthesizer: Synthesizer) -> ServeSettings:
 
 
 def connection_limits(settings: ServeSettings) -> ServerLimits:
-    """Limits of the connections for `server.base.Server`."""
+    """Limits of the connections for `http.server.Server`."""
     return ServerLimits(
         max_connections=settings.limits.connections,
         max_message_bytes=settings.limits.json_bytes,
@@ -112,7 +113,7 @@ def add_speech(app: FastAPI, service: SpeechService) -> None:
     async def speech(request: Request) -> Response:
         """Speak a text."""
         body = await read_body(request, SpeechBody)
-        return await speech_response(request, service.speak(body, caller_of(request)), body)
+        return SpeechResponse(SpeechRequest(service, body, caller_of(request)))
 
 
 def wyoming_of(service: SpeechService, settings: ServeSettings) -> AbstractAsyncContextManager[Any]:

@@ -13,8 +13,8 @@ from dataclasses import replace
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from marstts.http.server import HEADERS, TWO_LENGTHS, has_two_lengths
 from marstts.server.api_errors import ApiError, error_response
-from marstts.server.base import HEADERS, TWO_LENGTHS, has_two_lengths
 from marstts.server.callers import ADMINISTRATOR, Caller, KeyRing
 from marstts.server.settings import ServeLimits, ServeSettings
 

@@ -31,6 +31,7 @@ from marstts.server.encoders import AudioFormat
 from marstts.server.schemas import SETTINGS, SpeechBody
 from marstts.server.service import SpeechService
 from marstts.server.settings import ServeLimits
+from marstts.server.speech_request import SpeechRequest
 
 INSTRUCTIONS = "Speaks English text in packaged and cloned voices. Clone a voice only with its speaker's consent."
 SUFFIXES = ", ".join(f".{audio_format.value}" for audio_format in AudioFormat)
@@ -145,8 +146,8 @@ def mcp_server(service: SpeechService) -> MCPServer:
                 raise ConfigError(f"settings: expected {', '.join(sorted(SETTINGS))}, but came {odd[0][:80]!r}")
             fields = {"speed": speed, **settings, "input": text, "voice": voice, "response_format": audio_format}
             fields["stream"] = False
-            run = service.speak(SpeechBody.model_validate(fields), ADMINISTRATOR)
-            pieces = [piece async for piece in run.all_pieces()]
+            async with SpeechRequest(service, SpeechBody.model_validate(fields), ADMINISTRATOR) as speech:
+                pieces = [piece async for piece in speech.pieces()]
             content = b"".join(piece.content for piece in pieces)
             warnings = [TextContent(type="text", text=piece.warning) for piece in pieces if piece.warning]
             if file:

@@ -7,12 +7,9 @@ need no key; the requests need one.
 from __future__ import annotations
 
 import io
-import time
-from collections.abc import Iterator
 from importlib.resources import files
 from importlib.util import find_spec
-from pathlib import Path, PurePath
-from tempfile import TemporaryDirectory
+from pathlib import PurePath
 
 import numpy as np
 from fastapi import FastAPI
@@ -24,7 +21,8 @@ from starlette.responses import Response
 from marstts import audio
 from marstts.errors import DataError
 from marstts.io.reading import printable_text
-from marstts.server.api_errors import ApiError, storage_error
+from marstts.server.api_errors import JSON, ApiError, storage_error
+from marstts.server.book_parts import parts_in_process
 from marstts.server.callers import caller_of
 from marstts.server.encoders import API_RATE, AudioFormat, EncodedStream
 from marstts.server.schemas import as_json, read_body
@@ -34,23 +32,15 @@ from marstts.synthesis.clone import first_seconds, prepare, read_transcript
 from marstts.synthesis.synthesizer import Synthesizer
 from marstts.synthesis.transcript_check import transcript_fits
 from marstts.synthesis.words.written_forms import with_forms
-from marstts.text.books.book import Book, read_book
 from marstts.text.lexicon import Lexicon
 from marstts.text.phones import readable
 from marstts.text.reading import read_text
-from marstts.text.sentences import split_sentences
 
 PAGE = "page.html"
 TYPES = {".html": "text/html; charset=utf-8", ".css": "text/css", ".js": "text/javascript"}
 STATIC = files("marstts.server") / "static"
 
 MAX_NAME_CHARACTERS = 80
-
-PARAGRAPH_CHARACTERS = 16_384
-"""Characters of a paragraph whose sentences are found at once: what has no sentences takes long."""
-
-MAX_CUT_SECONDS = 0.5
-"""Processor time in which a book that was read must be divided."""
 
 
 class TextBody(BaseModel):
@@ -98,10 +88,8 @@ def add_requests(app: FastAPI, service: SpeechService) -> None:
         """Divide a book or a text file into parts that one request can speak."""
         content, fields = await read_upload(request, "file", limits.upload_bytes)
         name = printable_text(fields.get("name", ""), MAX_NAME_CHARACTERS) or "the file"
-        return as_json(
-            await service.run_without_model(
-                caller_of(request), lambda: parts_of(content, name, limits.input_characters)
-            )
+        return await service.run_without_model(
+            caller_of(request), lambda: parts_of(content, name, limits.input_characters)
         )
 
     @app.post("/v1/audio/mp3", include_in_schema=False)
@@ -151,60 +139,14 @@ def letters(words: str) -> str:
     return "".join(character for character in words.casefold() if character.isalnum())
 
 
-def parts_of(content: bytes, name: str, max_characters: int) -> dict[str, object]:
-    """Title and parts of an EPUB or text file: its chapters, cut where they are longer than one request may be."""
+def parts_of(content: bytes, name: str, max_characters: int) -> Response:
+    """Title and parts of an EPUB or text file, as `book_parts` divides it in a process of its own."""
     try:
-        with TemporaryDirectory() as folder:
-            path = Path(folder) / "book"
-            path.write_bytes(content)
-            book = read_book(path)
-        return divided(book, path.name, name, max_characters)
+        return Response(parts_in_process(content, name, max_characters), media_type=JSON)
     except DataError as error:
-        raise ApiError(400, str(error).replace(str(path), name)) from error
+        raise ApiError(400, str(error)) from error
     except OSError as error:
         raise storage_error(error) from error
-
-
-def divided(book: Book, file_name: str, name: str, max_characters: int) -> dict[str, object]:
-    """Title and parts of a book; `name` in place of the name of its file. DataError where that takes too long."""
-    started, parts = time.thread_time(), []
-    for chapter in book:
-        title = chapter.title if chapter.title != file_name else name
-        heading = f"{title}\n\n" if chapter.is_titled else ""
-        pieces = []
-        for piece in cut(heading + chapter.text, max_characters):
-            pieces.append(piece)
-            if time.thread_time() - started > MAX_CUT_SECONDS:
-                raise DataError(f"{name}: the text takes too long to divide; give it in smaller files")
-        for number, text in enumerate(pieces, 1):
-            parts.append({"title": f"{title} ({number} of {len(pieces)})" if len(pieces) > 1 else title, "text": text})
-    return {"title": book.title if book.title != file_name else name, "parts": parts}
-
-
-def cut(text: str, max_characters: int) -> Iterator[str]:
-    """Whole paragraphs, or sentences of long ones, in pieces of limited length, in characters."""
-    piece = ""
-    for paragraph in text.split("\n\n"):
-        short = len(paragraph) <= max_characters
-        for index, part in enumerate([paragraph] if short else sentences_of(paragraph, max_characters)):
-            joint = " " if index else "\n\n"
-            if piece and len(piece) + len(joint) + len(part) > max_characters:
-                yield piece
-                piece = ""
-            piece += (joint if piece else "") + part
-    if piece.strip():
-        yield piece
-
-
-def sentences_of(paragraph: str, max_characters: int) -> Iterator[str]:
-    """The sentences of a long paragraph, a part of it at a time, which ends between words where it can."""
-    place = 0
-    while place < len(paragraph):
-        end = place + PARAGRAPH_CHARACTERS
-        if end < len(paragraph):
-            end = max(paragraph.rfind(" ", place, end), paragraph.rfind("\n", place, end)) + 1 or end
-        yield from split_sentences(paragraph[place:end], max_characters)
-        place = end
 
 
 def mp3_of(pcm: bytes) -> bytes:

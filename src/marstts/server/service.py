@@ -1,6 +1,6 @@
-"""The speech service: a synthesizer, one running batch for all callers, and the stages that a request passes.
+"""The speech service: a synthesizer, one running batch for all callers, and what their requests share.
 
-Upstream: the endpoints of `app`.  Downstream: `admission`, `speech_job`, `voice_store`, `metrics`.
+Upstream: the endpoints of `app`, `speech_request`.  Downstream: `admission`, `speech_job`, `voice_store`, `metrics`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import ctypes
 import logging
 import os
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
@@ -20,15 +20,15 @@ from marstts.generation.scheduler import AsyncScheduler
 from marstts.server.admission import FIRST_ESTIMATE, Admission, Throughput, Ticket
 from marstts.server.api_errors import ApiError
 from marstts.server.arriving_text import ArrivingText
-from marstts.server.audio_budget import AudioBudget, measure_text, needs_reading
+from marstts.server.audio_budget import measure_text, needs_reading
 from marstts.server.callers import Caller
 from marstts.server.encoders import AudioFormat
 from marstts.server.idle_model import IdleModel, OpenModel
 from marstts.server.listener import FIRST_AUDIO_SECONDS, SOON_SECONDS, Crowd, Listener, PriorityGate
-from marstts.server.metrics import RequestOutcome, ServerMetrics
+from marstts.server.metrics import ServerMetrics
 from marstts.server.schemas import MixBody, SpeechBody
 from marstts.server.settings import ServeSettings
-from marstts.server.speech_job import FilePiece, JobEnded, JobScheduler, JobSpec, SharedBatch, SpeechJob, make_pieces
+from marstts.server.speech_job import FilePiece, JobScheduler, JobSpec, SharedBatch, make_pieces
 from marstts.server.uploads import UploadQueue
 from marstts.server.voice_store import CallersVoices, StoredVoice, VoiceStore
 from marstts.synthesis.clone.voice_folder import own_folder
@@ -47,6 +47,9 @@ MAX_UPLOADS = 8
 
 MAX_UPLOAD_WAIT_SECONDS = 30.0
 """An upload that waited this long gets status 429."""
+
+BOOKS_AT_ONCE = 2
+"""Callers whose books are read at the same time, each in a process: the book of one delays that of no other."""
 
 RELEASE_SECONDS = 5.0
 """Time after a book, when its answer should have been sent, until its memory is given back."""
@@ -77,9 +80,6 @@ EXPECTED_SHARE = 2.0
 MAX_LISTENERS = 256
 """Requests that are spoken at a time on any machine."""
 
-EXTRA_SECONDS = 10.0
-"""Added to the time that a request may take."""
-
 
 class SpeechService:
     """The service behind the endpoints. Close it when the server stops."""
@@ -109,7 +109,7 @@ class SpeechService:
         self.started_at = int(time.time())
         self.is_closing = False
         self._uploads = UploadQueue(MAX_UPLOADS, MAX_UPLOAD_WAIT_SECONDS, "marstts-clone")
-        self._books = UploadQueue(MAX_UPLOADS, MAX_UPLOAD_WAIT_SECONDS, "marstts-books")
+        self._books = UploadQueue(MAX_UPLOADS, MAX_UPLOAD_WAIT_SECONDS, "marstts-books", at_once=BOOKS_AT_ONCE)
         self.whole_seconds = 0.0
         """Audio of whole files that are at work or wait."""
         self._reading = ThreadPoolExecutor(1, thread_name_prefix="marstts-read")
@@ -180,8 +180,8 @@ class SpeechService:
         self._books.close()
         self._reading.shutdown(wait=True, cancel_futures=True)
 
-    def speak(self, body: SpeechBody, caller: Caller, arriving: ArrivingText | None = None) -> SpeechRun:
-        """Return a run of one request of a caller; ApiError where model, voice or text cannot be spoken.
+    def spec_of(self, body: SpeechBody, caller: Caller, arriving: ArrivingText | None = None) -> JobSpec:
+        """Return what a caller's request speaks; ApiError where model, voice or text cannot be spoken.
 
         `arriving` is a text that is still being written, in place of that of the body.
         """
@@ -202,8 +202,7 @@ class SpeechService:
                 how, voice=self.voices.open(key), style_of=None if style is None else self.voices.open(style)
             )
 
-        spec = JobSpec(body, how, open_voices, arriving)
-        return SpeechRun(self, spec, caller.name)
+        return JobSpec(body, how, open_voices, arriving)
 
     def arriving_text(self) -> ArrivingText:
         """Return a text that a client will send piece by piece."""
@@ -242,156 +241,6 @@ class SpeechService:
     def _with_model(self, work: Callable[[], T]) -> T:
         with self.model.used():
             return work()
-
-
-class SpeechRun:
-    """One request for speech, from its admission to its last byte."""
-
-    def __init__(self, service: SpeechService, spec: JobSpec, owner: str) -> None:
-        self.service, self.spec, self.body, self.owner = service, spec, spec.body, owner
-        self.num_tokens = 0
-        self._budget = AudioBudget(service.settings.limits.audio_seconds)
-        self._ticket: Ticket | None = None
-        self._held_seconds = 0.0
-        self._job: SpeechJob | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._is_late = False
-        self._is_counted = False
-        self._uses_model = False
-
-    async def begin(self) -> tuple[FilePiece, AsyncIterator[FilePiece]]:
-        """Wait for a place and for the first bytes -> the piece with them, and an iterator of all that follow.
-
-        Raises ApiError where there is too much audio, or no place or no audio in time, MarsError where the text cannot
-        be spoken. The caller must call `close` in the end.
-        """
-        service, started = self.service, time.monotonic()
-        await service.model.enter()
-        self._uses_model = True
-        if self.spec.arriving is not None:
-            self._job = SpeechJob(service.batch, self.spec)
-            self._job.start_session(self._enter, self._leave)
-            return FilePiece(b""), self._count_pieces(self._job.pieces())
-        expected_seconds = await service.measure_text(self.body.input, self.spec.how)
-        self._budget.spend(expected_seconds)
-        self._reserve(expected_seconds)
-        ticket = self._ticket = await service.admission.enter(expected_seconds, self.owner)
-        service.metrics.wait.observe(ticket.wait_seconds)
-        self._job = SpeechJob(service.batch, self.spec)
-        self._job.start(service.pool, lambda: service.admission.leave(ticket))
-        speaking_seconds = self._speaking_seconds(expected_seconds)
-        self._end_after(
-            service.settings.limits.first_audio_seconds
-            + (0.0 if self.body.stream else speaking_seconds)
-            - ticket.wait_seconds
-        )
-        pieces = self._count_pieces(self._job.pieces())
-        first = FilePiece(b"")
-        async for piece in pieces:
-            first = piece.after(first)
-            if first.content:
-                break
-        service.metrics.first_audio.observe(time.monotonic() - started)
-        self._end_after(EXTRA_SECONDS + speaking_seconds)
-        return first, pieces
-
-    def _speaking_seconds(self, expected_seconds: float) -> float:
-        """Seconds that so much audio may take to be made."""
-        return self.service.settings.limits.seconds_per_audio_second * expected_seconds * max(self.body.speed, 1.0)
-
-    async def _enter(self, expected_seconds: float) -> None:
-        """Wait for a place for the next sentence of a text that is still being written."""
-        self._leave()
-        self._budget.spend(expected_seconds)
-        ticket = await self.service.admission.enter(expected_seconds, self.owner)
-        if self._is_counted:  # it was closed meanwhile
-            self.service.admission.leave(ticket)
-            raise JobEnded
-        self._ticket = ticket
-        self.service.metrics.wait.observe(ticket.wait_seconds)
-        seconds = self.service.settings.limits.first_audio_seconds + self._speaking_seconds(expected_seconds)
-        self._end_after(seconds + EXTRA_SECONDS - ticket.wait_seconds)
-
-    def _leave(self) -> None:
-        """Give the place of such a sentence back."""
-        ticket, self._ticket = self._ticket, None
-        if ticket is not None:
-            self.service.admission.leave(ticket)
-        if self._timer is not None:
-            self._timer.cancel()
-
-    async def all_pieces(self) -> AsyncGenerator[FilePiece, None]:
-        """Yield all pieces as they are made; close it to end the request."""
-        outcome = RequestOutcome.LEFT
-        try:
-            first, following = await self.begin()
-            yield first
-            async for piece in following:
-                yield piece
-            outcome = RequestOutcome.OK
-        except Exception:
-            outcome = RequestOutcome.ERROR
-            raise
-        finally:
-            self.close(outcome)
-
-    def _reserve(self, seconds: float) -> None:
-        """Note audio that is held in memory to its end; ApiError 429 where there is too much of it."""
-        if self.body.stream:
-            return
-        if self.service.whole_seconds + seconds > self.service.settings.limits.whole_audio_seconds:
-            sentence = "The server is busy with long files. Try again later, or ask for a stream."
-            raise ApiError(429, sentence, retry_after=self.service.admission.retry_after())
-        self.service.whole_seconds += seconds
-        self._held_seconds = seconds
-
-    def close(self, outcome: RequestOutcome) -> None:
-        """End what still runs, and count the request once."""
-        self.service.whole_seconds -= self._held_seconds
-        self._held_seconds = 0.0
-        if self._timer is not None:
-            self._timer.cancel()
-        if self._job is not None:
-            self._job.end()
-        if self.spec.arriving is not None:
-            self._leave()
-        if self._uses_model:
-            self._uses_model = False
-            self.service.model.leave()
-        if not self._is_counted:
-            self._is_counted = True
-            self.service.metrics.count(
-                self.body.response_format.value, RequestOutcome.DEADLINE if self._is_late else outcome
-            )
-
-    async def _count_pieces(self, pieces: AsyncIterator[FilePiece]) -> AsyncIterator[FilePiece]:
-        try:
-            async for piece in pieces:
-                self.service.note_made(self._ticket or Ticket(0.0), piece)
-                self.num_tokens += piece.num_tokens
-                yield piece
-        except JobEnded as error:
-            if self._is_late:
-                raise ApiError(503, "The request took too long; try again.", retry_after=5) from error
-            if self.service.is_closing:
-                raise ApiError(503, "The server is stopping.", retry_after=5) from error
-            raise
-
-    @property
-    def is_late(self) -> bool:
-        """Whether the request was ended because it took too long, which is in the log."""
-        return self._is_late
-
-    def _end_after(self, seconds: float) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = asyncio.get_running_loop().call_later(max(0.0, seconds), self._expire)
-
-    def _expire(self) -> None:
-        self._is_late = True
-        log.warning("a request took longer than its time limit and was ended; the machine may be overloaded")
-        if self._job is not None:
-            self._job.end()
 
 
 def release_memory() -> None:

@@ -1,6 +1,6 @@
 """One request at work: its thread, its rows in the shared batch, and the bytes on their way to the client.
 
-Upstream: the speech endpoint, which admits requests.  Downstream: `Synthesizer.stream` and `speak`.
+Upstream: `speech_request`, which admits and ends it.  Downstream: `Synthesizer.stream` and `speak`.
 
 The synthesizer's generators block, so each job has a thread of a bounded pool, which is woken only when a chunk can be
 decoded. `JobScheduler` is what the job sees of the shared scheduler: its rows and its decoding are ordered by what its
@@ -308,13 +308,13 @@ class SpeechJob:
         """Begin with a text that is still being written, on a thread of its own, which takes no place while it waits.
 
         enter: called in the event loop before each sentence, with the seconds that it takes; it waits for a place.
-        on_rest: called there when the sentence is made.
+        on_rest: called there when a sentence is made, and when the thread ends.
         """
         self._enter, self._on_rest = enter, on_rest
         threading.Thread(target=self._run, name="marstts-session", daemon=True).start()
 
     def end(self) -> None:
-        """End the job; the thread is free and the rows are removed within a patch."""
+        """End the job, which only its request does; the thread is free and the rows are removed within a patch."""
         self._scheduler.end()
         if self._spec.arriving is not None:
             self._spec.arriving.end(JobEnded())
@@ -358,6 +358,9 @@ class SpeechJob:
             self._put(None)
         except Exception as error:
             self._put(error)
+        finally:
+            if is_session:
+                self._call(self._on_rest)
 
     def _put(self, item: FilePiece | Exception | None) -> None:
         self._call(lambda: self._pieces.put_nowait(item))

@@ -1,6 +1,6 @@
 """Responses with speech: bytes as they are made, events with bytes, or a whole file.
 
-Upstream: `service.SpeechRun`.  Downstream: clients, which may leave at any time: then the run is ended.
+Upstream: `speech_request`.  Downstream: clients, which may leave at any time: then the request ends.
 """
 
 from __future__ import annotations
@@ -9,20 +9,20 @@ import asyncio
 import base64
 import json
 import logging
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncIterator, Awaitable, Iterator
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
 from marstts.errors import MarsError
-from marstts.server.api_errors import ApiError, as_api_error
+from marstts.server.api_errors import as_api_error
 from marstts.server.metrics import RequestOutcome
 from marstts.server.schemas import SpeechBody, StreamFormat
-from marstts.server.service import SpeechRun
-from marstts.server.speech_job import FilePiece, JobEnded
+from marstts.server.speech_job import FilePiece
+from marstts.server.speech_request import SpeechRequest
 
 log = logging.getLogger(__name__)
 
@@ -39,29 +39,43 @@ BASE64_BYTES = 3 * 2**14
 Result = TypeVar("Result")
 
 
-async def speech_response(request: Request, run: SpeechRun, body: SpeechBody) -> Response:
-    """The response to a request for speech, once its first bytes are there. Errors before that have a status."""
-    began = await begin(request, run)
-    if began is None:
-        return Response(status_code=CLIENT_LEFT)
-    first, pieces = began
-    headers = response_headers(first, body)
+class SpeechResponse(Response):
+    """A request for speech as a response, which begins with the first bytes; errors before them have a status.
+
+    However the response ends, the request ends with it.
+    """
+
+    def __init__(self, speech: SpeechRequest) -> None:
+        super().__init__()
+        self._speech = speech
+        self._has_begun = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_noting(message: Message) -> None:
+            self._has_begun = True
+            await send(message)
+
+        try:
+            async with self._speech as speech:
+                pieces = speech.pieces()
+                first = await unless_client_leaves(receive, anext(pieces))
+                response = Response(None, CLIENT_LEFT) if first is None else await answer(speech, first, pieces)
+                await response(scope, receive, send_noting)
+        except Exception as error:
+            if not self._has_begun:
+                raise
+            log_cut(error, self._speech)  # the connection is closed before the end of the response, as the client sees
+
+
+async def answer(speech: SpeechRequest, first: FilePiece, pieces: AsyncIterator[FilePiece]) -> Response:
+    """The response that begins with a piece: events, a whole file with its length, or bytes as they are made."""
+    body, headers = speech.body, response_headers(first, speech.body)
     if body.stream_format is StreamFormat.SSE:
-        return RunResponse(run, events(run, body, first, pieces), headers, EVENTS)
+        return StreamingResponse(events(speech, first, pieces), 200, headers, EVENTS)
     if not body.stream:
-        return await whole_response(run, first, pieces, headers)
-    return RunResponse(run, contents(first, pieces), headers, body.response_format.media_type)
-
-
-async def begin(request: Request, run: SpeechRun) -> tuple[FilePiece, AsyncIterator[FilePiece]] | None:
-    """The first bytes of a run and an iterator of what follows; None where the client has left."""
-    try:
-        return await unless_client_leaves(request, run.begin())
-    except BaseException as error:
-        run.close(outcome_of(error))
-        if isinstance(error, JobEnded):
-            return None
-        raise
+        content = b"".join([piece async for piece in contents(first, pieces)])
+        return Response(content, 200, headers, body.response_format.media_type)
+    return StreamingResponse(contents(first, pieces), 200, headers, body.response_format.media_type)
 
 
 def response_headers(first: FilePiece, body: SpeechBody) -> dict[str, str]:
@@ -74,19 +88,6 @@ def response_headers(first: FilePiece, body: SpeechBody) -> dict[str, str]:
     return headers
 
 
-async def whole_response(
-    run: SpeechRun, first: FilePiece, pieces: AsyncIterator[FilePiece], headers: dict[str, str]
-) -> Response:
-    """A whole file, with its length."""
-    outcome = RequestOutcome.ERROR
-    try:
-        content = b"".join([piece async for piece in contents(first, pieces)])
-        outcome = RequestOutcome.OK
-    finally:
-        run.close(outcome)
-    return Response(content, 200, headers, run.body.response_format.media_type)
-
-
 async def contents(first: FilePiece, pieces: AsyncIterator[FilePiece]) -> AsyncIterator[bytes]:
     """The bytes of the file."""
     yield first.content
@@ -95,9 +96,7 @@ async def contents(first: FilePiece, pieces: AsyncIterator[FilePiece]) -> AsyncI
             yield piece.content
 
 
-async def events(
-    run: SpeechRun, body: SpeechBody, first: FilePiece, pieces: AsyncIterator[FilePiece]
-) -> AsyncIterator[bytes]:
+async def events(speech: SpeechRequest, first: FilePiece, pieces: AsyncIterator[FilePiece]) -> AsyncIterator[bytes]:
     """The bytes of the file as server-sent events; a failure after the first of them is an event, too."""
     try:
         for part in delta(first):
@@ -107,11 +106,9 @@ async def events(
                 for part in delta(piece):
                     yield part
     except Exception as error:
-        failure = as_api_error(ApiError(500, "The speech was cut off.") if isinstance(error, JobEnded) else error)
-        yield event("speech.audio.error", {"error": failure.as_object()})
-        run.close(RequestOutcome.ERROR)
+        yield event("speech.audio.error", {"error": as_api_error(error).as_object()})
         return
-    usage = {"input_tokens": len(body.input), "output_tokens": run.num_tokens}
+    usage = {"input_tokens": len(speech.body.input), "output_tokens": speech.num_tokens}
     yield event("speech.audio.done", {"usage": {**usage, "total_tokens": sum(usage.values())}})
 
 
@@ -141,40 +138,9 @@ def event(kind: str, fields: dict[str, Any]) -> bytes:
     return f"event: {kind}\ndata: {json.dumps({'type': kind, **fields})}\n\n".encode()
 
 
-class RunResponse(StreamingResponse):
-    """A stream that ends its run, however the stream ends."""
-
-    def __init__(self, run: SpeechRun, content: AsyncIterator[bytes], headers: dict[str, str], media_type: str) -> None:
-        super().__init__(self._marked(content), 200, headers, media_type)
-        self._run, self._is_whole, self._has_begun = run, False, False
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        outcome = RequestOutcome.LEFT
-
-        async def send_noting(message: Message) -> None:
-            self._has_begun = True
-            await send(message)
-
-        try:
-            await super().__call__(scope, receive, send_noting)
-            outcome = RequestOutcome.OK if self._is_whole else RequestOutcome.LEFT
-        except Exception as error:
-            outcome = outcome_of(error)
-            if not self._has_begun:
-                raise
-            log_cut(error, self._run)  # the connection is closed before the end of the response, which tells the client
-        finally:
-            self._run.close(outcome)
-
-    async def _marked(self, content: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        async for piece in content:
-            yield piece
-        self._is_whole = True
-
-
-def log_cut(error: Exception, run: SpeechRun) -> None:
+def log_cut(error: Exception, speech: SpeechRequest) -> None:
     """Log in one line why a response ends early, unless the client has left or the deadline was logged."""
-    if run.is_late or isinstance(error, (JobEnded, ClientDisconnect, OSError)):
+    if speech.outcome is RequestOutcome.DEADLINE or isinstance(error, (ClientDisconnect, OSError)):
         return
     if isinstance(error, MarsError):
         log.warning("a stream was cut off: %s", error)
@@ -182,29 +148,19 @@ def log_cut(error: Exception, run: SpeechRun) -> None:
         log.error("a stream was cut off", exc_info=error)
 
 
-def outcome_of(error: BaseException) -> RequestOutcome:
-    """The outcome of a request that raised this error."""
-    if isinstance(error, (JobEnded, asyncio.CancelledError)):
-        return RequestOutcome.LEFT
-    is_refused = isinstance(error, ApiError) and error.status == 429
-    return RequestOutcome.REFUSED if is_refused else RequestOutcome.ERROR
-
-
-async def unless_client_leaves(request: Request, work: Coroutine[Any, Any, Result]) -> Result:
-    """The result of `work`; cancels it and raises JobEnded where the client leaves before."""
-    doing, leaving = asyncio.ensure_future(work), asyncio.ensure_future(wait_until_left(request))
+async def unless_client_leaves(receive: Receive, work: Awaitable[Result]) -> Result | None:
+    """The result of `work`; None, and `work` is canceled, where the client leaves before."""
+    doing, leaving = asyncio.ensure_future(work), asyncio.ensure_future(wait_until_left(receive))
     try:
         await asyncio.wait({doing, leaving}, return_when=asyncio.FIRST_COMPLETED)
-        if not doing.done():
-            raise JobEnded
-        return doing.result()
+        return doing.result() if doing.done() else None
     finally:
         for task in (doing, leaving):
             task.cancel()
         await asyncio.gather(doing, leaving, return_exceptions=True)
 
 
-async def wait_until_left(request: Request) -> None:
+async def wait_until_left(receive: Receive) -> None:
     """Return when the client has closed its connection; the body was read before."""
-    while (await request.receive())["type"] != "http.disconnect":
+    while (await receive())["type"] != "http.disconnect":
         pass

@@ -1,7 +1,7 @@
-"""Work on uploaded files, one at a time, in turns between callers.
+"""Work on uploaded files, in turns between callers; of each caller one at a time.
 
-Upstream: `service`.  Downstream: a thread. A caller who sends many files waits for them; another one waits for at most
-the one that is at work.
+Upstream: `service`.  Downstream: threads. A caller who sends many files waits for them; another one waits for at most
+the one that is at work, and not for that where there are several threads.
 """
 
 from __future__ import annotations
@@ -18,26 +18,29 @@ T = TypeVar("T")
 
 
 class UploadQueue:
-    """Runs the work of callers on one thread, each caller's next work in turn. Used from one event loop.
+    """Runs the work of callers on a few threads, each caller's next work in turn. Used from one event loop.
 
     In a full queue, the caller with the most waiting work gives up its last one for a caller that has fewer.
     """
 
-    def __init__(self, max_waiting: int, max_seconds: float, thread_name: str) -> None:
-        """`max_waiting`: work that waits, of all callers; `max_seconds`: the longest wait."""
-        self._max, self._max_seconds = max_waiting, max_seconds
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix=thread_name)
+    def __init__(self, max_waiting: int, max_seconds: float, thread_name: str, *, at_once: int = 1) -> None:
+        """`max_waiting`: work that waits, of all callers; `max_seconds`: the longest wait; `at_once`: callers whose
+        work runs at the same time."""
+        self._max, self._max_seconds, self._at_once = max_waiting, max_seconds, at_once
+        self._pool = ThreadPoolExecutor(at_once, thread_name_prefix=thread_name)
         self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
-        self._is_busy, self._last = False, ""
+        self._working: set[str] = set()
+        self._last = ""
 
     async def run(self, owner: str, work: Callable[[], T]) -> T:
         """Run work in its turn -> its result; ApiError 429 where too much waits, or for too long."""
         loop = asyncio.get_running_loop()
-        if self._is_busy:
+        if len(self._working) < self._at_once and owner not in self._working:
+            self._begin(owner)
+        else:
             await self._turn(owner, loop.create_future())
-        self._is_busy, self._last = True, owner
         future = self._pool.submit(work)
-        future.add_done_callback(lambda _: None if loop.is_closed() else loop.call_soon_threadsafe(self._next))
+        future.add_done_callback(lambda _: None if loop.is_closed() else loop.call_soon_threadsafe(self._end, owner))
         return await asyncio.wrap_future(future)
 
     def close(self) -> None:
@@ -53,22 +56,29 @@ class UploadQueue:
         except BaseException as error:
             self._forget(owner, turn)
             if turn.done() and not turn.cancelled() and turn.exception() is None:
-                self._next()  # it has got its turn, which it does not use
+                self._end(owner)  # it has got its turn, which it does not use
             if isinstance(error, TimeoutError):
                 raise refusal() from error
             raise
 
-    def _next(self) -> None:
+    def _begin(self, owner: str) -> None:
+        self._working.add(owner)
+        self._last = owner
+
+    def _end(self, owner: str) -> None:
         """Give the turn to the caller who has waited longest for one, and is not the one who had it."""
-        self._is_busy = False
-        while self._waiting and not self._is_busy:
-            owner = next((each for each in self._waiting if each != self._last), self._last)
-            turns = self._waiting.pop(owner)
+        self._working.discard(owner)
+        while len(self._working) < self._at_once:
+            idle = [each for each in self._waiting if each not in self._working]
+            if not idle:
+                return
+            following = next((each for each in idle if each != self._last), idle[0])
+            turns = self._waiting.pop(following)
             turn = turns.popleft()
             if turns:
-                self._waiting[owner] = turns
+                self._waiting[following] = turns
             if not turn.done():
-                self._is_busy, self._last = True, owner
+                self._begin(following)
                 turn.set_result(None)
 
     def _make_room(self, owner: str) -> None:

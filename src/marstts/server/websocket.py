@@ -7,7 +7,6 @@ Downstream: `audio.start`, binary frames and `audio.done` for each sentence, `se
 from __future__ import annotations
 
 import asyncio
-from contextlib import aclosing
 from typing import Any
 
 from fastapi import FastAPI
@@ -15,12 +14,13 @@ from pydantic import ValidationError
 from pydantic_core import from_json
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
+from marstts.http.connections import SilentConnections
 from marstts.server.api_errors import ApiError, as_api_error, json_error, validation_error
 from marstts.server.callers import caller_of
-from marstts.server.connections import SilentConnections
 from marstts.server.schemas import SpeechBody
 from marstts.server.service import SpeechService
 from marstts.server.speech_job import FilePiece
+from marstts.server.speech_request import SpeechRequest
 
 PATH = "/v1/audio/speech/stream"
 DEFAULTS = {"model": "tts-1", "voice": "alloy", "response_format": "pcm"}
@@ -90,9 +90,8 @@ class WebSocketSession:
         done: dict[str, Any] = {"type": "session.done", "sentences": 0}
         try:
             if await self._text.begins():
-                run = self._service.speak(self._body("text"), self._caller, self._text)
-                async with aclosing(run.all_pieces()) as pieces:
-                    async for piece in pieces:
+                async with SpeechRequest(self._service, self._body("text"), self._caller, self._text) as speech:
+                    async for piece in speech.pieces():
                         await self._send(piece, done)
             await self._socket.send_json(done)
         except Exception as error:

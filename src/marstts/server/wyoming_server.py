@@ -29,15 +29,16 @@ from wyoming.tts import (
 )
 
 import marstts
+from marstts.http.connections import SilentConnections
 from marstts.server.api_errors import ApiError, as_api_error, validation_error
 from marstts.server.arriving_text import ArrivingText
 from marstts.server.callers import Caller
-from marstts.server.connections import SilentConnections
 from marstts.server.encoders import API_RATE, AudioFormat
 from marstts.server.schemas import SETTINGS, SpeechBody
-from marstts.server.service import SpeechRun, SpeechService
+from marstts.server.service import SpeechService
 from marstts.server.settings import ServeSettings
 from marstts.server.speech_job import FilePiece
+from marstts.server.speech_request import SpeechRequest
 
 FORMAT = {"rate": API_RATE, "width": 2, "channels": 1}
 ATTRIBUTION = Attribution(name="marstts", url="")
@@ -268,8 +269,8 @@ class WyomingHandler(AsyncEventHandler):
     async def _pieces(self, queued: QueuedText) -> AsyncGenerator[FilePiece, None]:
         """The pieces of a text; none of one that arrives and has ended without words."""
         if not isinstance(queued.text, ArrivingText) or await queued.text.begins():
-            async with aclosing(self._run(queued).all_pieces()) as pieces:
-                async for piece in pieces:
+            async with self._request(queued) as speech:
+                async for piece in speech.pieces():
                     yield piece
 
     def _work(self) -> None:
@@ -282,7 +283,7 @@ class WyomingHandler(AsyncEventHandler):
         self._is_speaking = False
         self._fall_silent()
 
-    def _run(self, queued: QueuedText) -> SpeechRun:
+    def _request(self, queued: QueuedText) -> SpeechRequest:
         name = (queued.voice.name if queued.voice else None) or DEFAULT_VOICE
         arriving = queued.text if isinstance(queued.text, ArrivingText) else None
         text = "text" if arriving is not None else queued.text
@@ -291,7 +292,7 @@ class WyomingHandler(AsyncEventHandler):
             body = SpeechBody.model_validate(fields)
         except ValidationError as error:
             raise validation_error(error.errors(include_url=False, include_context=False)) from error
-        return self._service.speak(body, self._caller, arriving)
+        return SpeechRequest(self._service, body, self._caller, arriving)
 
     async def _report(self, error: Exception) -> None:
         failure = as_api_error(error)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,17 +21,14 @@ from marstts.bundle import labeled
 from marstts.codec.base import TIMBRE, Codec, Codes, check_samples, with_timbre
 from marstts.errors import ConfigError
 from marstts.generation.engine import AttentionEngine, Engine
-from marstts.generation.request import Request, RequestState, SamplingConfig, StopReason
+from marstts.generation.request import Request, RequestState, SamplingConfig
 from marstts.generation.speech_model import SpeechModel
 from marstts.speaker.base import SpeakerEncoder
 from marstts.synthesis.backoff import PAPER, BackoffConfig
 from marstts.synthesis.sentence import Attempt, too_short
 from marstts.synthesis.speech import EDGE_BELOW_PEAK_DB, MAX_TAIL_SECONDS, NO_WORD_TIMES, Speech, Take, join, silence
-from marstts.synthesis.words.attention_path import PathSearch, SentencePlaces, search_path
-from marstts.synthesis.words.audible_steps import FRAMES_PER_STEP, audible_steps
-from marstts.synthesis.words.flaws import TakeFlaw, find_flaws
-from marstts.synthesis.words.word_times import TimedSpan, Word, words_of, words_on_path
-from marstts.synthesis.words.written_forms import forms_of, lead_of
+from marstts.synthesis.words.followed_take import FollowedTake
+from marstts.synthesis.words.written_forms import lead_of
 from marstts.text.segments import Segment
 from marstts.voice import Voice
 
@@ -128,9 +124,14 @@ class ModelSession:
         """Codes of all patches of a row so far."""
         return self.model.codes(np.stack(row.patches), row.request.rng, row.request.prompt)
 
+    def follow(self, segment: Segment, request: Request, *, may_give_up: bool = False) -> FollowedTake:
+        """The take of a request for `segment`, to be followed while it is made; see `FollowedTake`."""
+        spans, codec = self.model.text_spans(request.prompt), self.codec.spec
+        return FollowedTake(segment, spans, codec, paper=self.paper, may_give_up=may_give_up)
+
     def decode_take(
         self,
-        segment: Segment,
+        followed: FollowedTake,
         row: RequestState,
         voice: Voice,
         decoded: tuple[Codes, Waveform] | None = None,
@@ -140,21 +141,11 @@ class ModelSession:
             codes = self.model.codes(row.result(self.engine.layout).tokens, row.request.rng, row.request.prompt)
             decoded = codes, self.decode(codes, voice)
         codes, waveform = decoded
-        assert row.stop is not None
+        followed.finish(row, waveform)
         start, end = audio.audible_span(waveform, below_peak_db=EDGE_BELOW_PEAK_DB, max_tail_seconds=MAX_TAIL_SECONDS)
-        search = self.path_search(segment.text, row, waveform)
-        return Take(
-            text=segment.text,
-            codes=codes,
-            waveform=Waveform(waveform.samples[start:end], waveform.sample_rate),
-            timing=None if search is None else self.word_timing(segment, search, start, end),
-            flaws=() if search is None or self.paper else self.take_flaws(search, row, waveform),
-            stop=row.stop,
-            top_p=row.request.top_p,
-            lead_seconds=lead_of(segment),
-            extra_pause_seconds=segment.pause_seconds,
-            duration=segment.duration,
-        )
+        trimmed = Waveform(waveform.samples[start:end], waveform.sample_rate)
+        take = self.unchecked_take(followed.segment, row, (codes, trimmed))
+        return replace(take, timing=followed.timing(start, end), flaws=followed.flaws)
 
     def unchecked_take(self, segment: Segment, row: RequestState, decoded: tuple[Codes, Waveform] | None) -> Take:
         """The take of an ended row that was decoded, without its flaws and words."""
@@ -169,56 +160,6 @@ class ModelSession:
             extra_pause_seconds=segment.pause_seconds,
             duration=segment.duration,
         )
-
-    def word_timing(self, segment: Segment, search: PathSearch, start: int, end: int) -> Callable[[], tuple[Word, ...]]:
-        """Return the function that computes the words of a take, of whose audio the samples `start` to `end` are kept.
-
-        It holds nothing of the session.
-        """
-        step, audible = 1.0 / self.codec.spec.patch_rate, self.seconds_of(start, end)
-        return partial(words_on_path, search, segment.text, forms_of(segment), step_seconds=step, audible=audible)
-
-    def row_timing(
-        self, segment: Segment, row: RequestState, waveform: Waveform, start: int, end: int
-    ) -> Callable[[], tuple[Word, ...]] | None:
-        """The same for the attention of a row with the audio of its patches; None without aligned heads."""
-        search = self.path_search(segment.text, row, waveform)
-        return None if search is None else self.word_timing(segment, search, start, end)
-
-    def take_flaws(
-        self, search: PathSearch, row: RequestState, waveform: Waveform | None = None
-    ) -> tuple[TakeFlaw, ...]:
-        """Flaws of a row that has ended, whose attention took this path; without its `waveform`, those it can tell."""
-        tokens = row.result(self.engine.layout).tokens
-        return find_flaws(
-            search,
-            search.places.sentence,
-            1.0 / self.codec.spec.patch_rate,
-            tokens=tokens,
-            waveform=waveform,
-            has_ended=row.stop is StopReason.EOS,
-        )
-
-    def path_search(self, sentence: str, row: RequestState, waveform: Waveform) -> PathSearch | None:
-        """The path of a row's attention through its sentence; None where the model has no aligned heads.
-
-        waveform: the audio of all its patches.
-        """
-        spans = self.model.text_spans(row.request.prompt) if row.attention else None
-        if spans is None:
-            return None
-        audible = audible_steps(waveform, self.codec.spec.patch_rate)[: len(row.attention)]
-        silent = np.zeros((len(row.attention) - len(audible), FRAMES_PER_STEP), np.float32)  # the step that ended it
-        return search_path(SentencePlaces.of(sentence, spans), row.attention, np.concatenate([audible, silent]))
-
-    def timed_words(self, segment: Segment, spans: Sequence[TimedSpan], start: int, end: int) -> tuple[Word, ...]:
-        """Words in seconds from sample `start` of a sentence's audio, none of them after sample `end`."""
-        step, audible = 1.0 / self.codec.spec.patch_rate, self.seconds_of(start, end)
-        return words_of(segment.text, forms_of(segment), spans, step_seconds=step, audible=audible)
-
-    def seconds_of(self, start: int, end: int) -> tuple[float, float]:
-        """Two samples of the codec's audio, in seconds."""
-        return start / self.codec.spec.sample_rate, end / self.codec.spec.sample_rate
 
     def check_word_times(self, voice: Voice) -> None:
         """Raise ConfigError where this model has no word times."""

@@ -28,8 +28,7 @@ from marstts.synthesis.sentence import Attempt, Delivery
 from marstts.synthesis.speech import Take, at_other_times, at_speed
 from marstts.synthesis.stream_edges import Outlet
 from marstts.synthesis.texts import SentenceTask, TextRun
-from marstts.synthesis.words.guard import TakeGuard, open_patches
-from marstts.synthesis.words.streamed_words import StreamedWords
+from marstts.synthesis.words.followed_take import FollowedTake, open_patches
 from marstts.synthesis.words.word_times import Word
 
 DECODE_DELAY_STEPS = 4
@@ -110,14 +109,13 @@ class Running:
 
     task: SentenceTask
     attempt: Attempt
-    guard: TakeGuard
+    followed: FollowedTake
     decoder: IncrementalDecoder
     """Used by one thread alone."""
     chunk_patches: int
     """Patches that are decoded at a time where the take is handed over whole."""
     outlet: Outlet | None
     """Where pieces are handed over."""
-    spoken: StreamedWords
     has_sent: bool = False
     """Whether a listener has a piece of it."""
     is_held: bool = False
@@ -172,16 +170,14 @@ class Runner:
         decoder = IncrementalDecoder(session, task.voice, sizes or blocks)
         request = session.request(attempt, task.voice)
         is_sent = sizes is not None and attempt.part is None
-        self._active[request] = Running(
+        running = self._active[request] = Running(
             task,
             attempt,
-            TakeGuard(session, attempt.segment.text, may_give_up=attempt.may_give_up and sizes is None),
+            session.follow(attempt.segment, request, may_give_up=attempt.may_give_up and sizes is None),
             decoder,
             chunk,
             Outlet(session.codec.spec.sample_rate, task.rate) if is_sent else None,
-            StreamedWords(session, attempt.segment),
         )
-        running = self._active[request]
         needed = None if sizes is None else lambda: min(decoder.needed, self._held_until(running))
         self._scheduler.add(request, urgent=urgent, needed=needed)
 
@@ -192,7 +188,7 @@ class Runner:
             running = self._active.get(made.request)
             if running is None:
                 continue  # ended at an earlier one of several patches that came together
-            row = running.guard.check(made)
+            row = running.followed.ended(made)
             if row.stop is not None:
                 del self._active[row.request]
                 if made.stop is None:
@@ -224,8 +220,7 @@ class Runner:
 
     def _take_of(self, running: Running, row: RequestState) -> Take:
         """The take of an ended row that was decoded, with its flaws."""
-        segment, voice = running.attempt.segment, running.task.voice
-        return self._session.decode_take(segment, row, voice, running.decoder.decoded)
+        return self._session.decode_take(running.followed, row, running.task.voice, running.decoder.decoded)
 
     def _check_decoded(self) -> Iterator[Event]:
         """Check the takes whose time has come; all of them, where no request is left."""
@@ -259,54 +254,65 @@ class Runner:
             self._add(task, attempt)
 
     def _hand_over(self, running: Running, row: RequestState, sizes: ChunkSizes) -> Iterator[Event]:
-        """Decode what there is of a row, and hand it over."""
-        task, outlet = running.task, running.outlet
+        """Decode what there is of a row, and hand over what a listener may have of it."""
+        self._push(running, row, sizes)
+        is_begun = open_patches(row) >= self._begins_with(running.outlet, sizes)
+        if row.stop is None and is_begun:
+            yield from self._send(running, row, sizes)
+        elif row.stop is not None and is_begun and not running.is_held:
+            yield self._end_sent(running, row, sizes)
+        elif row.stop is not None:
+            yield from self._advance(running, self._unsent_take(running, row))
+
+    def _push(self, running: Running, row: RequestState, sizes: ChunkSizes) -> None:
+        """Decode what there is of a row, for the words of its take and for its outlet."""
         decoded = self._decode(running, row)
         if sizes.checks_sent:
-            running.spoken.hear(decoded)
-        if outlet is None:
-            if row.stop is not None:
-                yield from self._advance(running, self._take_of(running, row))
-            return
-        outlet.push(decoded, is_last=row.stop is not None)
-        is_begun = open_patches(row) >= self._begins_with(outlet, sizes)
-        if row.stop is not None and (not is_begun or running.is_held):
-            take = self._take_of(running, row)
-            if outlet.start is not None and self._session.model.is_incremental:
-                self._unsent.setdefault(task, []).append(self._unsent_take(running, row, outlet, take))
-            yield from self._advance(running, take)
-        elif row.stop is not None:
-            kept = self._sent_take(running, row, outlet, sizes)
-            task.text.keep(task, kept)
-            self._unsent.pop(task, None)
-            yield Finished(task, kept, outlet.take(), running.spoken.rest(kept.words))
-        elif is_begun and not running.has_sent and sizes.may_wait(self._seconds_left(running, row)):
+            running.followed.hear(decoded)
+        if running.outlet is not None:
+            running.outlet.push(decoded, is_last=row.stop is not None)
+
+    def _send(self, running: Running, row: RequestState, sizes: ChunkSizes) -> Iterator[Piece]:
+        """Hand over what is new of a take that goes on, or hold it back: nothing was sent and the listener has time."""
+        task, outlet = running.task, running.outlet
+        assert outlet is not None, "it is begun"
+        if not running.has_sent and sizes.may_wait(self._seconds_left(running, row)):
             running.is_held = True
-        elif is_begun and len(samples := outlet.take()):
+        elif len(samples := outlet.take()):
             running.has_sent, running.is_held = True, False
-            words = running.spoken.finished(row, outlet.start) if sizes.checks_sent else ()
+            words = running.followed.new_words(row, outlet.start) if sizes.checks_sent else ()
             yield Piece(task, samples, tuple(word.scaled(1.0 / task.rate) for word in words))
 
-    def _begins_with(self, outlet: Outlet, sizes: ChunkSizes) -> float:
+    def _end_sent(self, running: Running, row: RequestState, sizes: ChunkSizes) -> Finished:
+        """The end of a sentence of which a part was handed over: its take is kept as it is."""
+        task, outlet = running.task, running.outlet
+        assert outlet is not None, "it is begun"
+        kept = self._sent_take(running, row, outlet, sizes)
+        task.text.keep(task, kept)
+        self._unsent.pop(task, None)
+        return Finished(task, kept, outlet.take(), running.followed.rest_of(kept.words))
+
+    def _begins_with(self, outlet: Outlet | None, sizes: ChunkSizes) -> float:
         """Patches of a row with which its sentence begins to be sent, whatever the sizes of its chunks are now."""
         codec = self._session.codec
-        if outlet.ready_at is None or not self._session.model.is_incremental:
+        if outlet is None or outlet.ready_at is None or not self._session.model.is_incremental:
             return math.inf
         return sizes.least.chunk_end(-(-outlet.ready_at // codec.spec.patch_samples)) + codec.lookahead_patches
 
     def _held_until(self, running: Running) -> float:
         """Patches with which audio can be sent that is decoded already and held back; infinity where there is none."""
-        if running.outlet is None or running.has_sent or running.is_held or self._sizes is None:
+        if running.has_sent or running.is_held or self._sizes is None:
             return math.inf
         return self._begins_with(running.outlet, self._sizes)
 
-    def _unsent_take(self, running: Running, row: RequestState, outlet: Outlet, take: Take) -> Unsent:
-        """The take of an ended row with the edges that a stream gives it."""
-        start = outlet.start or 0
-        assert running.decoder.decoded is not None, "there is something to send"
-        whole, end = running.decoder.decoded[1], start + outlet.num_trimmed
-        timing = self._session.row_timing(running.attempt.segment, row, whole, start, end)
-        return Unsent(take, Waveform(outlet.all_samples, take.waveform.sample_rate), timing)
+    def _unsent_take(self, running: Running, row: RequestState) -> Take:
+        """The take of an ended row of which nothing was handed over; noted with the edges that a stream gives it."""
+        take, outlet = self._take_of(running, row), running.outlet
+        if outlet is not None and outlet.start is not None and self._session.model.is_incremental:
+            edged = Waveform(outlet.all_samples, take.waveform.sample_rate)
+            unsent = Unsent(take, edged, running.followed.timing(*outlet.span))
+            self._unsent.setdefault(running.task, []).append(unsent)
+        return take
 
     def _as_sent(self, task: SentenceTask, kept: Take) -> Take | None:
         """The take that is kept of a sentence as a stream sends it; None where it has the edges of a whole take.
@@ -327,19 +333,16 @@ class Runner:
 
     def _sent_take(self, running: Running, row: RequestState, outlet: Outlet, sizes: ChunkSizes) -> Take:
         """The take of a sentence of which a part was handed over: it is kept as it is."""
-        session, task, segment = self._session, running.task, running.attempt.segment
-        sent = Waveform(outlet.all_samples, session.codec.spec.sample_rate)
+        task, followed = running.task, running.followed
         if sizes.checks_sent:
             take, delivery = self._take_of(running, row), Delivery.CHECKED
+            take = replace(take, timing=followed.timing(*outlet.span))
         else:
-            take, delivery = session.unchecked_take(segment, row, running.decoder.decoded), Delivery.UNCHECKED
+            take = self._session.unchecked_take(followed.segment, row, running.decoder.decoded)
+            delivery = Delivery.UNCHECKED
         kept = task.sentence.advance(running.attempt, take, delivery)
         assert isinstance(kept, Take), "a take of which a part was handed over is kept"
-        if sizes.checks_sent:
-            start = outlet.start or 0
-            assert running.decoder.decoded is not None, "a part of it was handed over"
-            end, whole = start + outlet.num_trimmed, running.decoder.decoded[1]
-            kept = replace(kept, timing=session.row_timing(segment, row, whole, start, end))
+        sent = Waveform(outlet.all_samples, self._session.codec.spec.sample_rate)
         return replace(at_other_times(kept, task.rate), waveform=sent)
 
     def _fail(self, text: TextRun, error: MarsError) -> Failed:

@@ -27,13 +27,19 @@ class Outlet:
         self._tempo = None if tempo == 1.0 else TempoFilter(tempo, sample_rate)
         self._pieces: list[Samples] = []
         self._num_taken = 0
-        self.num_trimmed = 0
+        self._num_trimmed = 0
         """Samples that were not trimmed away, before the tempo is changed."""
 
     @property
     def start(self) -> int | None:
         """First sample of the sentence, once there is one."""
         return self._trimmer.start
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """First sample of what can be sent, and last + 1, of the decoded ones."""
+        start = self.start or 0
+        return start, start + self._num_trimmed
 
     @property
     def ready_at(self) -> int | None:
@@ -56,8 +62,8 @@ class Outlet:
         samples = self._trimmer.push(decoded)
         if is_last:
             samples = np.concatenate([samples, self._trimmer.finish()])
-        self.num_trimmed += len(samples)
-        if self._tempo is not None and self.num_trimmed:
+        self._num_trimmed += len(samples)
+        if self._tempo is not None and self._num_trimmed:
             samples = self._tempo.push(samples, is_last=is_last)
         samples = self._limiter.push(samples)
         if is_last:

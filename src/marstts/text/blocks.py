@@ -137,7 +137,7 @@ class BlockCutter:
     def _open_line(self) -> Iterator[Block]:
         if not self._open:
             yield from self._give_name()
-            yield from self._join_line(self._line)
+            yield from self._join_line(self._line, self._goes_on(self._line))
             self._open = True
         else:
             self._passage += self._line
@@ -197,11 +197,11 @@ class BlockCutter:
         if not text.strip():
             yield from self._close_passage(ends_paragraph=True)
             return
-        line = read_line(text)
-        numbered = read_numbered(text) if line.kind is LineKind.PLAIN and self._starts_list(text) else None
+        line, goes_on = read_line(text), self._goes_on(text)
+        numbered = read_numbered(text) if line.kind is LineKind.PLAIN and not goes_on else None
         line = numbered or line
         if line.kind is LineKind.PLAIN:
-            yield from self._join_line(line.text)
+            yield from self._join_line(line.text, goes_on if line.text is text else self._goes_on(line.text))
             self._width = max(self._width, len(line.text))
             yield from self._cut_passage()
             return
@@ -212,11 +212,12 @@ class BlockCutter:
         self._in_code = line.kind is LineKind.FENCE
         if line.text:
             self._passage = line.text
+            yield from self._cut_passage()
             yield from self._close_passage(line.kind)
 
-    def _starts_list(self, line: str) -> bool:
-        """Whether a line with a number before it is an item, and not the end of wrapped prose ("in\\n1984. Then")."""
-        return not self._passage or not _is_wrapped(self._last_line, line, self._width)
+    def _goes_on(self, line: str) -> bool:
+        """Whether the passage goes on in a line, as wrapped prose does ("in\\n1984. Then")."""
+        return bool(self._passage) and _is_wrapped(self._last_line, line, self._width)
 
     def _read_code(self, text: str) -> Iterator[Block]:
         if read_line(text).kind is LineKind.FENCE:
@@ -226,9 +227,9 @@ class BlockCutter:
         for start in range(0, len(code), MAX_BLOCK_CHARACTERS):
             yield Block(code[start : start + MAX_BLOCK_CHARACTERS], LineKind.CODE, True)
 
-    def _join_line(self, line: str) -> Iterator[Block]:
+    def _join_line(self, line: str, goes_on: bool) -> Iterator[Block]:
         """Append a plain line to the passage, or end the passage and begin another."""
-        if self._passage and not _is_wrapped(self._last_line, line, self._width):
+        if self._passage and not goes_on:
             yield from self._close_passage()
         if is_divided(self._passage, line):
             self._passage, glue = without_hyphen(self._passage), ""
@@ -239,8 +240,6 @@ class BlockCutter:
         self._last_line = line
 
     def _close_passage(self, kind: LineKind = LineKind.PLAIN, *, ends_paragraph: bool = False) -> Iterator[Block]:
-        if self._passage:
-            yield from self._cut_passage()
         if self._passage.strip():
             is_heading = kind is LineKind.HEADING or ends_paragraph
             if is_heading and self._passage.strip() in ("I", "I."):

@@ -7,6 +7,7 @@ out, and `reading.read_text` names it. The time is linear in the text, and norma
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 
@@ -19,6 +20,10 @@ from marstts.text.stage_directions import leave_out_directions
 
 MAX_PASSES = 12
 """Bound of the passes until nothing changes; each pass consumes what it reads, so a few suffice."""
+
+
+_PLAIN = re.compile(r"[A-Za-z][a-z]*(?:(?:[,;:.?!]? |-|')[A-Za-z][a-z]*)*[.?!]?")
+"""Words and marks that stay as they are where no rule reads them, such as the words of a number."""
 
 
 def normalize(text: str) -> str:
@@ -81,8 +86,10 @@ def join_blocks(blocks: Iterable[tuple[Block, str, Trace]]) -> str:
 
 
 def _normalize_once(text: str, trace: Trace) -> str:
-    from marstts.text.rules.order import read_markup, read_written_forms  # the tables of the rules take 0.2 s
+    from marstts.text.rules.order import may_be_read, read_markup, read_written_forms  # the tables take 0.2 s
 
+    if _PLAIN.fullmatch(text) and not may_be_read(text):
+        return text
     text = leave_out_directions(text, trace)
     text = fold_characters(read_markup(text, trace), trace)
     text = tidy_punctuation(read_written_forms(text, trace))

@@ -174,7 +174,9 @@ def _closed(passage: Passage) -> Passage | None:
     """The passage with a stop at its end; None where nothing is said last, or a mark is there."""
     *first, last = passage.segments or (Segment(),)
     text = close(last.text) if last.text else ""
-    return None if text == last.text else replace(passage, segments=(*first, replace(last, text=text)))
+    if text == last.text:
+        return None
+    return Passage(passage.written, (*first, replace(last, text=text)), passage.steps, passage.left_out)
 
 
 def _read_segment(part: Segment, manner: Manner) -> Iterator[Passage]:
@@ -208,7 +210,8 @@ def _read_blocks(pieces: Iterable[str], style: Segment, manner: Manner) -> Itera
     @lru_cache(maxsize=NUM_REMEMBERED)
     def read(block: Block, style: Segment) -> tuple[Passage, Passage | None, Segment]:
         passage, voice = _read_block(block, style, default, manner)
-        return passage, _closed(passage) if block.is_closed else None, replace(style, voice=voice)
+        closed = _closed(passage) if block.is_closed else None
+        return passage, closed, style if voice == style.voice else replace(style, voice=voice)
 
     blocks = cut_blocks(pieces)
     for block in blocks if manner.dialogue is None else with_quotes(blocks):

@@ -23,5 +23,9 @@ HEADER = re.compile("\ufeff?WEBVTT(?:[ \\t].*)?")
 REMARK = re.compile(r"(?:NOTE|STYLE|REGION)(?:[ \t].*)?")
 """The first line of a passage of a VTT file that is not shown."""
 
-PLACED = re.compile(r"\{\\[A-Za-z0-9&(),.\\]{1,60}\}")
-"""Where or how a subtitle is shown: `{\\an8}`."""
+PLACED = re.compile(
+    r"\{\\[A-Za-z0-9&(),.\\]{1,60}\}"
+    r"|</?(?:v|c|i|b|u|lang|ruby|rt)(?:\.[\w.-]{1,60})?(?:[ \t][^<>]{0,80})?>"
+    r"|<(?:[0-9]{1,3}:)?[0-9]{2}:[0-9]{2}\.[0-9]{3}>"
+)
+"""Where, how, by whom or when a subtitle is shown: `{\\an8}`, `<v Bob>`, `<c.yellow>`, `<00:01.500>`."""

@@ -39,8 +39,10 @@ from marstts.synthesis.clone.packaged import voice_table
 from marstts.synthesis.clone.voices import voices
 from marstts.synthesis.loading import open_synthesizer
 from marstts.synthesis.synthesizer import Synthesizer
+from marstts.text.lexicon import Lexicon
 from marstts.web.graphs import self_contained
 from marstts.web.packages import COPIED, pinned
+from marstts.web.reader import Reader
 
 MARK = "site.json"
 """A folder with this file and `service-worker.js` is a site, which another one may replace."""
@@ -66,6 +68,9 @@ PYTHON_PACKAGES = ("num2words", "defusedxml")
 """Packages in plain Python that reading needs, copied from the environment."""
 
 SPEAKING, CLONING = "speaking", "cloning"
+
+WARM_UP = "This voice is synthetic."
+"""Begun while the page loads, and never played: `static/warm-up.js`."""
 
 GRAPHS = {
     SPEAKING: {
@@ -209,6 +214,7 @@ def describe(bundle: Path, synthesizer: Synthesizer) -> dict[str, Any]:
     assert isinstance(codec, MiniCodec)
     speaker = MiniSpeakerEncoder(bundle / "codec" / SPEAKER_FOLDER)
     info = read_info(bundle)
+    tokenizer = read_text(bundle / TOKENIZER_FILE, MAX_TOKENIZER_BYTES)
     return {
         "version": marstts.__version__,
         "model": {
@@ -222,10 +228,8 @@ def describe(bundle: Path, synthesizer: Synthesizer) -> dict[str, Any]:
             "hasWordTimes": bool(config.aligned_heads),
             "styleOffset": info.settings.get("style_offset", []),
         },
-        "reader": {
-            "tokenizer": read_text(bundle / TOKENIZER_FILE, MAX_TOKENIZER_BYTES),
-            "settings": info.settings,
-        },
+        "reader": {"tokenizer": tokenizer, "settings": info.settings},
+        "warmUp": Reader(tokenizer, info.settings).sentences(WARM_UP, Lexicon())["sentences"][0],
         "sampling": camel(info.sampling.model_dump()),
         "backoff": camel(BackoffConfig().model_dump()),
         "codec": codec_description(codec),

@@ -35,6 +35,7 @@ from marstts_lab.evaluation.report import format_summary, write_report
 from marstts_lab.evaluation.score import score_systems
 from marstts_lab.evaluation.summary import ScoredSystems, gather_scores
 from marstts_lab.evaluation.systems import Clone
+from marstts_lab.evaluation.testset import make_testset, read_testset, trials_digest, write_testset
 from marstts_lab.evaluation.testsets.catalog import (
     CORPORA,
     PACKAGED_VOICES,
@@ -51,7 +52,7 @@ from marstts_lab.metrics.panel import (
     open_metrics,
     parse_metrics,
 )
-from marstts_lab.metrics.testset import Trial, make_testset, read_testset, trials_digest, write_testset
+from marstts_lab.metrics.trial import Trial
 
 evaluate = typer.Typer(help="Score synthesized speech against recordings.", invoke_without_command=True)
 

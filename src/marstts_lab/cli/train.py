@@ -240,7 +240,7 @@ def speaker(
 
 def check_shards(folders: list[Path]) -> None:
     """DataError where a folder does not exist, or holds recordings instead of shards."""
-    from marstts_lab.training.mars6.finetune import holds_recordings
+    from marstts_lab.data.corpora.folder import holds_recordings
     from marstts_lab.training.run_log import check_data_folders
 
     check_data_folders(folders)

@@ -29,10 +29,10 @@ from marstts.synthesis.model_session import ModelSession
 from marstts.synthesis.synthesizer import Synthesizer
 from marstts.voice import Voice
 from marstts_lab.data.corpus import Corpus
+from marstts_lab.evaluation.testset import take_seed
 from marstts_lab.metrics.identity import level
 from marstts_lab.metrics.length import check_length, expected_seconds
 from marstts_lab.metrics.recognition import Recognizer, character_edits, open_recognizer
-from marstts_lab.metrics.testset import take_seed
 from marstts_lab.metrics.words import plain_words
 from marstts_lab.training.mars6.take_validation import StepScores
 

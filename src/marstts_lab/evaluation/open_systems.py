@@ -32,7 +32,8 @@ from marstts_lab.evaluation.systems import (
     Variant,
     ablate,
 )
-from marstts_lab.metrics.testset import Trial, model_digest
+from marstts_lab.evaluation.testset import model_digest
+from marstts_lab.metrics.trial import Trial
 
 DEFAULT_BASELINES = (GROUND_TRUTH, CODEC_RESYNTHESIS, EspeakNg.name)
 """Systems that a model is compared with."""

@@ -1,6 +1,6 @@
 """Generates all takes of all systems, then scores them; a killed run resumes where it stopped.
 
-Upstream: `metrics.testset`, `systems`, `metrics.panel`.  Downstream: `report`, `marstts_listening_test`.
+Upstream: `evaluation.testset`, `systems`, `metrics.panel`.  Downstream: `report`, `marstts_listening_test`.
 
 The output folder has `takes/<system>/<trial>.wav` with `takes.jsonl` (generation time, or the error) and
 `provenance.json` (versions of the system, the test set and the metrics), `scores.jsonl`, `trials.jsonl` and
@@ -29,9 +29,10 @@ from marstts.io.provenance import PROVENANCE_FILE, begin_or_resume, read_provena
 from marstts.io.reading import printable_text
 from marstts_lab.data.workers import Executor, Processes, Progress, run_in_order
 from marstts_lab.evaluation.systems import System, TakesFolder
+from marstts_lab.evaluation.testset import trials_digest, write_testset
 from marstts_lab.metrics.panel import Metrics
 from marstts_lab.metrics.scores import SCORES_FILE, TakeScore, read_scores
-from marstts_lab.metrics.testset import Trial, trials_digest, write_testset
+from marstts_lab.metrics.trial import Trial
 
 logger = logging.getLogger(__name__)
 

@@ -1,6 +1,6 @@
 """Systems to score: models, folders of takes, and the bounds that they are compared with.
 
-Upstream: `metrics.testset.Trial`.  Downstream: `score`.
+Upstream: `metrics.trial.Trial`.  Downstream: `score`.
 
 `ground-truth` is the recording of the test text. `codec-resynthesis` is the same recording, encoded and decoded: an
 upper bound for every model with this codec. `espeak-ng` is a lower bound for speaker similarity. Every other system
@@ -21,7 +21,8 @@ from marstts.codec.base import TIMBRE, Codec, timbre_encoders, with_timbre
 from marstts.errors import AudioError, DataError
 from marstts.io.reading import printable_name
 from marstts_lab.data.corpora import tts_engines as engines
-from marstts_lab.metrics.testset import Trial, folder_digest, take_seed
+from marstts_lab.evaluation.testset import folder_digest, take_seed
+from marstts_lab.metrics.trial import Trial
 
 if TYPE_CHECKING:
     from marstts.synthesis.synthesizer import Synthesizer

@@ -36,7 +36,7 @@ from marstts_lab.metrics.recognition import (
 )
 from marstts_lab.metrics.scores import TakeScore
 from marstts_lab.metrics.take_metrics import SpeakerMetric, score_quality, score_words
-from marstts_lab.metrics.testset import Trial
+from marstts_lab.metrics.trial import Trial
 from marstts_lab.metrics.words import plain_words
 
 SETS = {

@@ -16,7 +16,7 @@ from marstts_lab.metrics.identity import Embedding, level
 from marstts_lab.metrics.quality import WORST, QualityMetric
 from marstts_lab.metrics.recognition import Recognizer, character_edits, word_edits
 from marstts_lab.metrics.scores import VoiceScore, WordScore
-from marstts_lab.metrics.testset import Trial
+from marstts_lab.metrics.trial import Trial
 from marstts_lab.metrics.words import has_repetition, is_truncated
 
 NO_SIMILARITY = -1.0

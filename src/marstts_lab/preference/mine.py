@@ -55,7 +55,7 @@ from marstts_lab.data.mined_takes import (
 )
 from marstts_lab.data.sentence_files import lines_of
 from marstts_lab.data.workers import Executor, Progress
-from marstts_lab.metrics.testset import group_by_speaker, model_digest, round_robin, take_seed
+from marstts_lab.evaluation.testset import group_by_speaker, model_digest, round_robin, take_seed
 
 log = logging.getLogger(__name__)
 

@@ -19,7 +19,8 @@ from marstts.io.config import Config
 from marstts.io.reading import printable_name
 from marstts_lab.data.held_out_people import refuse_test_people
 from marstts_lab.data.pairs import Pair, check_pairs, read_pairs, tensors_path
-from marstts_lab.metrics.testset import Trial, model_digest, read_testset, trials_digest
+from marstts_lab.evaluation.testset import model_digest, read_testset, trials_digest
+from marstts_lab.metrics.trial import Trial
 from marstts_lab.metrics.words import plain_words
 from marstts_lab.preference.validation import (
     BestCheckpointKeeper,

@@ -5,8 +5,8 @@ the initial model, and no more of its takes fail. The best of those that count h
 initial model is one of them. So fewer word errors are never traded for the voice, and where no step is better, the
 initial weights are kept.
 
-Upstream: a test set (`metrics.testset`), a bundle's codec and encoders.  Downstream: `training.mars6.orpo`, which calls
-it.  In the run folder: `validation.jsonl` (one line per validation), and `best/`, the checkpoint to export.
+Upstream: a test set (`evaluation.testset`), a bundle's codec and encoders.  Downstream: `training.mars6.orpo`, which
+calls it.  In the run folder: `validation.jsonl` (one line per validation), and `best/`, the checkpoint to export.
 """
 
 from __future__ import annotations
@@ -34,13 +34,14 @@ from marstts.synthesis.backoff import BackoffConfig
 from marstts.synthesis.clone import ReferenceWarning, clone
 from marstts.text.normalize import normalize
 from marstts.voice import Voice
+from marstts_lab.evaluation.testset import take_seed
 from marstts_lab.metrics.identity import Embedding, level
 from marstts_lab.metrics.intervals import Interval, ratio_interval
 from marstts_lab.metrics.length import LengthStatus, check_length, expected_seconds
 from marstts_lab.metrics.panel import missing_packages
 from marstts_lab.metrics.recognition import check_recognizer, open_recognizer
 from marstts_lab.metrics.take_metrics import NO_SIMILARITY, score_words
-from marstts_lab.metrics.testset import Trial, take_seed
+from marstts_lab.metrics.trial import Trial
 from marstts_lab.metrics.words import plain_words
 from marstts_lab.preference.scoring import IDENTITY, decode
 

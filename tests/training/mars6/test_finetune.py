@@ -18,11 +18,11 @@ from marstts.errors import ConfigError, DataError
 from marstts.io.config import write_config
 from marstts.io.jsonl import read_rows
 from marstts.models import load_for_training
+from marstts_lab.data.corpora.folder import holds_recordings
 from marstts_lab.evaluation import finetuning
 from marstts_lab.training.mars6.finetune import (
     check_folders,
     finetune_defaults,
-    holds_recordings,
     tokenize_recordings,
 )
 from marstts_lab.training.mars6.take_validation import FineTuned, StepScores, best_step

@@ -113,6 +113,14 @@ class SentencePlaces:
         owner[:first], owner[last + 1 :] = 0, len(places) - 1
         return cls(places, np.eye(len(places), dtype=np.float32)[owner], sentence, spans)
 
+    def attention_of(self, steps: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
+        """Attention (T, K) to each place, from that to the tokens (S or more,) of each step.
+
+        It is summed in double precision, so that a step has the same sums whichever steps come with it.
+        """
+        known = np.stack([step[: len(self.spans)] for step in steps]).astype(np.float64)
+        return (known @ self.membership.astype(np.float64)).astype(np.float32)
+
     @cached_property
     def words(self) -> tuple[int, ...]:
         """Indices of the places that are words."""
@@ -264,8 +272,7 @@ class PathSearch:
         """
         if not steps:
             return self
-        known = np.stack([step[: len(self.places.spans)] for step in steps])
-        attention = known @ self.places.membership
+        attention = self.places.attention_of(steps)
         if audible is None:
             audible = np.full((len(steps), FRAMES_PER_STEP), np.nan, np.float32)
         frames = np.concatenate([self.audible, audible])

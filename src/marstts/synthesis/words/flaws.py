@@ -1,7 +1,7 @@
 """Flaws of a take: words that are missing, said twice or broken off, loops, and sounds after the last word.
 
-Upstream: the path of a take's attention (`attention_path`), its tokens.  Downstream: `backoff`, `guard`, reports.
-See docs/word-times.md.
+Upstream: the path of a take's attention (`attention_path`), its tokens.  Downstream: `followed_take`,
+which `backoff` and reports follow. See docs/word-times.md.
 Shapes: T steps of a take · K places of the sentence · P positions of a patch.
 """
 

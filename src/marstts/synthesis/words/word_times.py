@@ -1,7 +1,7 @@
 """Word times: when each word of a take is said, from the path of its attention.
 
 Upstream: `attention_path`, `written_forms` (spoken words and the written ones they stand for).  Downstream:
-`ModelSession.word_timing`, `streamed_words`, `captions`.
+`followed_take`, `captions`.
 A decoding step lasts 85 ms. Boundaries lie inside steps: where one step attends to two words, it is divided between
 them by their attention. Attention follows the sound by `LAG_SECONDS`, which was measured against forced alignment
 (docs/word-times.md).

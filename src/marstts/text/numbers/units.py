@@ -287,7 +287,7 @@ _SOON = rf"(?=[0-9.,]{{1,40}}[ -]?[{re.escape(''.join(sorted({unit[0] for unit i
 _AFTER = r"(?![A-Za-z0-9']|\^)"
 _STOP = r"(?:\.(?= [a-z0-9@&]|[,;)]))?"
 
-_NAMES = either({*units(), *(unit.replace("μ", "µ") for unit in units())})
+_NAMES = either({*units(), *(unit.replace("μ", "µ") for unit in units()), "day", "week", "month", "year"})
 _RAISED = "⁻[¹²³⁴]"
 _NEGATIVE = rf"(?:{_RAISED}|\^?[-\u2212][1-4](?![0-9])|\^\{{[-\u2212][1-4]\}})"
 _PRODUCT = (

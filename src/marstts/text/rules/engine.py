@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
-from marstts.text.rules.needed import needed_characters
+from marstts.text.rules.needed import StringsOfRules, needed_strings
 
 Reader = Callable[[re.Match[str]], str | None]
 """Function from a match to the text that replaces it; None leaves the text as it is."""
@@ -65,8 +65,8 @@ class Rule:
 
     @cached_property
     def needed(self) -> tuple[frozenset[str], ...]:
-        """Sets of characters of each of which a text that the pattern matches has one at least."""
-        return needed_characters(self.source)
+        """Sets of strings of each of which a text that the pattern matches has one at least."""
+        return needed_strings(self.source)
 
     def apply(self, text: str, trace: Trace) -> str:
         """`text` with every match read."""
@@ -108,15 +108,32 @@ def _expander(template: str) -> Reader:
     return read
 
 
+class RuleList:
+    """Rules in the order in which they are applied; those of which a text lacks what they need are not tried."""
+
+    def __init__(self, rules: Iterable[Rule]) -> None:
+        self.rules = tuple(rules)
+
+    @cached_property
+    def _strings(self) -> StringsOfRules:
+        return StringsOfRules([each.needed for each in self.rules])
+
+    def may_apply(self, text: str) -> bool:
+        """Whether `text` has all that one of the rules needs."""
+        return self._strings.possible(text) != 0
+
+    def apply(self, text: str, trace: Trace) -> str:
+        """`text` after every rule in order."""
+        waiting = self._strings.possible(text)
+        while waiting:
+            index = (waiting & -waiting).bit_length() - 1
+            before, text = text, self.rules[index].apply(text, trace)
+            if text is not before:
+                waiting = self._strings.possible(text)
+            waiting = waiting >> (index + 1) << (index + 1)
+        return text
+
+
 def apply_all(rules: Iterable[Rule], text: str, trace: Trace) -> str:
     """`text` after every rule in order."""
-    present = frozenset(text)
-    for each in rules:
-        for needed in each.needed:
-            if present.isdisjoint(needed):
-                break
-        else:
-            before, text = text, each.apply(text, trace)
-            if text is not before:
-                present = frozenset(text)
-    return text
+    return RuleList(rules).apply(text, trace)

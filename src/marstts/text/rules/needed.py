@@ -1,30 +1,39 @@
-"""Characters that a match of a pattern must hold: a rule need not be tried on a text without them.
+"""Short strings that a match of a pattern must hold: a rule need not be tried on a text without them.
 
-Upstream: `engine`, which asks before it tries a rule.  A text of short lines tries some hundred rules on each line, and
-most of them need a digit or a sign that is not there.
+Upstream: `engine`, which asks before it tries a rule.  A text tries some hundred rules on each block, and most of them
+need a word, a digit or a sign that is not there.  Digits of all scripts count as `0`, white space as a space.
 """
 
 from __future__ import annotations
 
 import re
-import sys
-from collections.abc import Iterable
-from functools import cache
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from importlib import import_module
+from itertools import product
 from typing import Any
 
-MAX_SET = 2048
-"""Larger sets of characters exclude hardly any text."""
+MAX_SET = 256
+"""Larger sets of strings exclude hardly any text."""
 
-NUM_SETS = 3
-"""Sets that are kept of a pattern, the smallest first."""
+NUM_SETS = 4
+"""Sets that are kept of a pattern, those that the fewest texts have."""
+
+LENGTH = 3
+"""Characters of the longest of the strings."""
+
+MAX_SHORT = 24
+"""Characters of texts that are remembered whole, such as lines of numbers."""
+
+_UNKNOWN = frozenset(("",))
+"""The ends of a text of which nothing is known."""
 
 _OTHER_CASES = {"s": "\u017f", "k": "\u212a", "i": "\u0130\u0131"}
 """Characters that a letter also matches where case is ignored."""
 
 
-def needed_characters(source: str) -> tuple[frozenset[str], ...]:
-    """Sets of characters; every match, with what stands around it, has one character of each at least.
+def needed_strings(source: str) -> tuple[frozenset[str], ...]:
+    """Sets of strings; every match, with what stands around it, has one of each within a word or beside it.
 
     They follow from the parsed pattern. Where this Python offers no parser there are none, and every rule is tried.
     """
@@ -33,38 +42,199 @@ def needed_characters(source: str) -> tuple[frozenset[str], ...]:
     except ImportError:
         return ()
     ignores_case = bool(tree.state.flags & re.IGNORECASE) or re.search(r"\(\?[aLmsux]*i", source) is not None
-    found = sorted(set(_of_sequence(tree, ignores_case)), key=len)
-    return tuple(found[:NUM_SETS])
+    found = sorted(set(_Needs(ignores_case).of(tree, _UNKNOWN)[0]), key=_frequency)
+    kept: list[frozenset[str]] = []
+    for strings in found:
+        if _frequency(strings) < 50.0 and not any(_is_like(strings, other) for other in kept):
+            kept.append(strings)
+    return tuple(kept[:NUM_SETS])
 
 
-def _of_sequence(parts: Iterable[tuple[Any, Any]], ignores_case: bool) -> list[frozenset[str]]:
-    return [needed for part in parts for needed in _of_part(str(part[0]), part[1], ignores_case)]
+class StringsOfRules:
+    """Which of several rules a text can match, by the strings that each of them needs."""
+
+    def __init__(self, needs: Sequence[Sequence[frozenset[str]]]) -> None:
+        """`needs`: the sets of each rule."""
+        self._size = len(needs)
+        self._bits: dict[str, int] = {}
+        self._always = 0
+        for index, sets in enumerate(needs):
+            for place in range(NUM_SETS):
+                bit = 1 << (place * self._size + index)
+                if place >= len(sets):
+                    self._always |= bit
+                    continue
+                for string in sets[place]:
+                    self._bits[string] = self._bits.get(string, 0) | bit
+        self._of_word: Callable[[str], int] = lru_cache(maxsize=8192)(self._bits_of)
+        self._of_short: Callable[[str], int] = lru_cache(maxsize=1024)(self._of_text)
+
+    def possible(self, text: str) -> int:
+        """A number whose bit N is set unless the text lacks what rule N needs."""
+        text = text.translate(_AS_ONE)
+        return self._of_short(text) if len(text) <= MAX_SHORT else self._of_text(text)
+
+    def _of_text(self, text: str) -> int:
+        found = self._always
+        for word in set(text.split(" ")):
+            found |= self._of_word(word)
+        every = (1 << self._size) - 1
+        for _ in range(NUM_SETS):
+            every &= found
+            found >>= self._size
+        return every
+
+    def _bits_of(self, word: str) -> int:
+        word, found = f" {word} ", 0
+        strings = {word[start : start + length] for length in range(1, LENGTH + 1) for start in range(len(word))}
+        for string in strings & self._bits.keys():
+            found |= self._bits[string]
+        return found
 
 
-def _of_part(kind: str, value: Any, ignores_case: bool) -> list[frozenset[str]]:
-    match kind:
-        case "LITERAL":
-            return _as_set([chr(value)], ignores_case)
-        case "IN":
-            return _as_set(_members(value), ignores_case)
-        case "MAX_REPEAT" | "MIN_REPEAT" | "POSSESSIVE_REPEAT":
-            return _of_sequence(value[2], ignores_case) if value[0] else []
-        case "SUBPATTERN":
-            return _of_sequence(value[3], ignores_case)
-        case "ATOMIC_GROUP":
-            return _of_sequence(value, ignores_case)
-        case "ASSERT":
-            return _of_sequence(value[1], ignores_case)
-        case "BRANCH":
-            return _of_branches([_of_sequence(branch, ignores_case) for branch in value[1]])
-    return []
+class _Needs:
+    """Walks over a parsed pattern: the sets that its parts need, and with which characters what it matched ends."""
+
+    def __init__(self, ignores_case: bool) -> None:
+        self._ignores_case = ignores_case
+
+    def of(self, parts: Iterable[tuple[Any, Any]], ends: frozenset[str]) -> tuple[list[frozenset[str]], frozenset[str]]:
+        """The sets of a sequence that follows one of `ends`, and its own ends, as far as they are known."""
+        needed: list[frozenset[str]] = []
+        run = ""
+        for kind, value in (*parts, ("END", None)):
+            if str(kind) == "LITERAL":
+                run += chr(value)
+                continue
+            if run:
+                found, ends = self._of_run(run, ends)
+                needed += found
+                run = ""
+            if kind != "END":
+                found, ends = self._of_part(str(kind), value, ends)
+                needed += found
+        return needed, ends
+
+    def _of_run(self, run: str, ends: frozenset[str]) -> tuple[list[frozenset[str]], frozenset[str]]:
+        """The same of a run of characters: a long one needs no look at what it follows."""
+        if len(run) >= LENGTH and not self._ignores_case:
+            run = run.translate(_AS_ONE)
+            strings = {_rarest(run[start : start + LENGTH]) for start in range(len(run) - LENGTH + 1)}
+            return [frozenset((min(sorted(strings), key=_weight),))], frozenset((run[1 - LENGTH :],))
+        needed: list[frozenset[str]] = []
+        for character in run:
+            found, ends = self._of_characters([character], ends)
+            needed += found
+        return needed, ends
+
+    def _of_part(self, kind: str, value: Any, ends: frozenset[str]) -> tuple[list[frozenset[str]], frozenset[str]]:
+        match kind:
+            case "IN":
+                return self._of_characters(_members(value), ends)
+            case "MAX_REPEAT" | "MIN_REPEAT" | "POSSESSIVE_REPEAT":
+                least, most, item = value
+                return self._of_repeat(least, most, item, ends)
+            case "SUBPATTERN":
+                return self.of(value[3], ends)
+            case "ATOMIC_GROUP":
+                return self.of(value, ends)
+            case "ASSERT":
+                is_behind = value[0] < 0
+                needed, inner = self.of(value[1], _UNKNOWN if is_behind else ends)
+                return needed, inner if is_behind and ends == _UNKNOWN else ends
+            case "ASSERT_NOT" | "AT":
+                return [], ends
+            case "BRANCH":
+                return self._of_branches([self.of(branch, ends) for branch in value[1]])
+        return [], _UNKNOWN
+
+    def _of_repeat(
+        self, least: int, most: int, item: Any, ends: frozenset[str]
+    ) -> tuple[list[frozenset[str]], frozenset[str]]:
+        needed: list[frozenset[str]] = []
+        after = ends
+        for _ in range(min(least, LENGTH)):
+            found, after = self.of(item, after)
+            needed += found
+        if least == most <= LENGTH:
+            return needed, after
+        if most == 1:
+            return needed, _bounded(ends | self.of(item, ends)[1])
+        last = self.of(item, _UNKNOWN)[1]
+        return needed, _bounded(last if least else ends | last)
+
+    def _of_branches(
+        self, branches: list[tuple[list[frozenset[str]], frozenset[str]]]
+    ) -> tuple[list[frozenset[str]], frozenset[str]]:
+        """One string of any branch; nothing where a branch needs nothing."""
+        ends = _bounded(frozenset().union(*(after for _, after in branches)))
+        if not all(needed for needed, _ in branches):
+            return [], ends
+        strings = frozenset[str]().union(*(min(needed, key=_frequency) for needed, _ in branches))
+        return [strings] if len(strings) <= MAX_SET else [], ends
+
+    def _of_characters(
+        self, members: list[str] | None, ends: frozenset[str]
+    ) -> tuple[list[frozenset[str]], frozenset[str]]:
+        if members is None or (self._ignores_case and not all(map(str.isascii, members))):
+            return [], _UNKNOWN
+        if self._ignores_case:
+            members = [
+                case
+                for character in members
+                for case in (character.lower() + character.upper() + _OTHER_CASES.get(character.lower(), ""))
+            ]
+        characters = set("".join(members).translate(_AS_ONE))
+        if len(ends) * len(characters) > MAX_SET:
+            ends = _UNKNOWN
+        if len(characters) > MAX_SET:
+            return [], _UNKNOWN
+        joined = frozenset(map("".join, product(ends, characters)))
+        return [frozenset(map(_rarest, joined))], _bounded(frozenset(each[1 - LENGTH :] for each in joined))
 
 
-def _of_branches(branches: list[list[frozenset[str]]]) -> list[frozenset[str]]:
-    """One character of any branch; nothing where a branch needs nothing."""
-    if not all(branches):
-        return []
-    return [frozenset().union(*(min(needed, key=len) for needed in branches))]
+def _bounded(ends: frozenset[str]) -> frozenset[str]:
+    """Not too many ends, and none where one of them is unknown."""
+    if "" in ends:
+        return _UNKNOWN
+    if len(ends) > MAX_SET // 4:
+        ends = frozenset(each[-1:] for each in ends)
+    return ends if len(ends) <= MAX_SET // 4 else _UNKNOWN
+
+
+def _rarest(joined: str) -> str:
+    """The string within `joined` that the fewest texts have; a space stands at its beginning or end only."""
+    if " " not in joined[1:-1]:
+        return joined.replace("  ", " ")
+    return min(joined[:2].replace("  ", " "), joined[1:].replace("  ", " "), key=_weight)
+
+
+@lru_cache(maxsize=4096)
+def _frequency(strings: frozenset[str]) -> float:
+    return sum(map(_weight, strings))
+
+
+@lru_cache(maxsize=4096)
+def _weight(string: str) -> float:
+    """About how many of a hundred places of a text have the string."""
+    weight = 100.0
+    for character in string:
+        weight *= _WEIGHTS.get(character, 0.01 if character.isupper() else 0.002)
+    return 100.0 if string == " " else weight
+
+
+_WEIGHTS = {
+    " ": 0.2, "0": 0.1, ".": 0.02, ",": 0.02, "-": 0.01, ":": 0.01, "'": 0.01,
+    **dict.fromkeys("etaoinsrhl", 0.07), **dict.fromkeys("bcdfgjkmpquvwxyz", 0.02),
+}  # fmt: skip
+
+
+def _is_like(strings: frozenset[str], other: frozenset[str]) -> bool:
+    """Whether a text with one of the strings is likely to have one of the others: "Chap" and "hapt"."""
+    if len(strings) != len(other):
+        return False
+    pairs = zip(sorted(strings, key=_weight), sorted(other, key=_weight), strict=True)
+    return all(one in two or two in one for one, two in pairs)
 
 
 def _members(items: list[tuple[Any, Any]]) -> list[str] | None:
@@ -77,26 +247,21 @@ def _members(items: list[tuple[Any, Any]]) -> list[str] | None:
             case "RANGE" if value[1] - value[0] < MAX_SET:
                 members += map(chr, range(value[0], value[1] + 1))
             case "CATEGORY" if str(value) == "CATEGORY_DIGIT":
-                members += _digits()
+                members.append("0")
+            case "CATEGORY" if str(value) == "CATEGORY_SPACE":
+                members.append(" ")
             case _:
                 return None
     return members
 
 
-def _as_set(members: list[str] | None, ignores_case: bool) -> list[frozenset[str]]:
-    if members is None:
-        return []
-    if ignores_case:
-        if not all(character.isascii() for character in members):
-            return []
-        members = [
-            case
-            for character in members
-            for case in (character.lower() + character.upper() + _OTHER_CASES.get(character.lower(), ""))
-        ]
-    return [frozenset(members)]
+class _OneOfAKind(dict[int, str]):
+    """Digits as `0`, white space as a space, computed when first used."""
+
+    def __missing__(self, code: int) -> str:
+        character = chr(code)
+        self[code] = " " if character.isspace() else "0" if character.isdecimal() else character
+        return self[code]
 
 
-@cache
-def _digits() -> tuple[str, ...]:
-    return tuple(character for character in map(chr, range(sys.maxunicode + 1)) if character.isdecimal())
+_AS_ONE = _OneOfAKind()

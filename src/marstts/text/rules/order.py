@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from marstts.text.numbers import dates, money, quantities, roman, telephones, times, units
 from marstts.text.rules import abbreviations, addresses, chess, citations, forms, identifiers, symbols
-from marstts.text.rules.engine import Trace, apply_all
+from marstts.text.rules.engine import RuleList, Trace
 from marstts.text.rules.initialisms import spell_initialisms
 from marstts.text.rules.latex import read_latex
 from marstts.text.rules.symbols import name_symbols
@@ -47,13 +47,21 @@ RULES = (
 """Every rule on folded text, the most specific first; a numeral that no rule claims is a plain number."""
 
 
+_MARKUP, _RULES = RuleList(MARKUP), RuleList(RULES)
+
+
+def may_be_read(text: str) -> bool:
+    """Whether a rule may read something in `text`, which is words and punctuation."""
+    return _MARKUP.may_apply(text) or _RULES.may_apply(text)
+
+
 def read_markup(text: str, trace: Trace) -> str:
     """`text` without markup, for `characters.fold_characters`."""
-    return apply_all(MARKUP, read_latex(text, trace), trace)
+    return _MARKUP.apply(read_latex(text, trace), trace)
 
 
 def read_written_forms(text: str, trace: Trace) -> str:
     """Folded `text` with its written forms read: numbers, abbreviations, symbols, initialisms."""
-    text = apply_all(RULES, text, trace)
+    text = _RULES.apply(text, trace)
     text = name_symbols(text, trace)
     return spell_initialisms(text, trace)

@@ -1,6 +1,8 @@
 // @ts-check
 // Calls across a worker's border: a method and its argument in, an answer or a sentence about what went wrong out.
 
+import { sentenceOf } from "./told.js";
+
 /**
  * Serve the methods of a worker. A method may give several answers by `give`; what it returns is the last.
  * @param {Record<string, (argument: any, give: (answer: any, transfer?: Transferable[]) => void) => Promise<any>>} methods
@@ -17,14 +19,6 @@ export function serve(methods) {
       post({ id, error: sentenceOf(error) });
     }
   });
-}
-
-/** What a person can be told of an error. @param {unknown} error */
-export function sentenceOf(error) {
-  const message = error instanceof Error ? error.message : String(error);
-  if (/memory|allocat|OOM/i.test(message)) return "This device has too little memory for the model: close other tabs and reload the page.";
-  if (/WebAssembly|wasm/i.test(message)) return `This browser cannot run the model; try a newer one. (${message.split("\n")[0].slice(0, 200)})`;
-  return message.split("\n")[0].slice(0, 400);
 }
 
 /** A worker whose methods can be called. */

@@ -1,13 +1,16 @@
 // @ts-check
 // Cloning: record or choose a file, listen, and make a voice of it.
 
-import { attempt, byId, clock, on, onDrop, onFile, show } from "./dom.js";
+import { attempt, byId, clock, make, on, onDrop, onFile, show } from "./dom.js";
 import { Recorder } from "./recorder.js";
-import { addVoice } from "./voice-list.js";
+import { addVoice, checkName } from "./voice-list.js";
 
 /** @import {Callee} from "./calls.js" */
 
 const MAX_SECONDS = 15;
+const MAX_FILE_MINUTES = 10; // a longer one would take all memory when it is decoded
+const MAX_FILE_BYTES = 120e6; // ten minutes of a WAV file in stereo at 96 kHz
+const DURATION_MS = 5000; // longest wait for a duration
 
 /** @type {any} */
 let recorder = null;
@@ -48,8 +51,21 @@ function showRecording() {
   byId("level").hidden = !isOn;
 }
 
+/** Seconds of a recording, as its file states them: NaN where it does not. @param {Blob} blob @returns {Promise<number>} */
+function duration(blob) {
+  const sound = make("audio", { preload: "metadata", src: URL.createObjectURL(blob) });
+  const found = new Promise((resolve) => {
+    sound.onloadedmetadata = sound.onerror = () => resolve(sound.duration);
+    setTimeout(() => resolve(NaN), DURATION_MS);
+  });
+  return found.finally(() => URL.revokeObjectURL(sound.src));
+}
+
 /** The samples of a recording at a rate, mixed to one channel. @param {Blob} blob @param {number} rate */
 async function samplesOf(blob, rate) {
+  if (blob.size > MAX_FILE_BYTES || (await duration(blob)) > 60 * MAX_FILE_MINUTES) {
+    throw new Error(`The recording is longer than ${MAX_FILE_MINUTES} minutes; choose a part of it, 5 to 15 seconds of one speaker.`);
+  }
   const sound = await new OfflineAudioContext(1, 1, rate).decodeAudioData(await blob.arrayBuffer()).catch(() => {
     throw new Error("Expected a recording, such as a WAV, MP3 or FLAC file.");
   });
@@ -69,6 +85,7 @@ export function startCloneForm(speech, rate) {
     await stopRecording();
     if (!recording) throw new Error("Record yourself or choose a file first.");
     const name = byId("name").value.trim();
+    checkName(name); // before the work
     show("Cloning …");
     byId("clone").disabled = true;
     try {

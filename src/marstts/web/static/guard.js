@@ -1,6 +1,6 @@
 // @ts-check
 // The guard of a take that is being made: ends it after its last word, and gives it up where it cannot be saved, as
-// `synthesis.words.guard`.
+// `synthesis.words.followed_take`.
 
 import { AT_END, MAX_STEPS_AT_END, MAX_STEPS_IN_WORD, STEPS_PER_LETTER } from "./flaws.js";
 import { searchPath } from "./path.js";

@@ -23,6 +23,8 @@ let speech;
 /** @type {Take | null} */
 let take = null;
 let version = 0;
+let request = 0; // of `speak`: only the last one goes on
+let reading = 0; // the request whose text is being read; 0 for none
 
 async function start() {
   for (const name of ["WebAssembly", "Worker", "AudioWorkletNode", "TransformStream"]) {
@@ -57,8 +59,10 @@ async function start() {
 async function control() {
   if (!navigator.serviceWorker) return;
   const registered = await navigator.serviceWorker.register("service-worker.js").catch(() => null);
-  if (!registered || navigator.serviceWorker.controller) return;
+  const installing = registered?.installing ?? registered?.waiting;
+  if (!installing || navigator.serviceWorker.controller) return; // a reload that passes it by, too
   await Promise.race([
+    new Promise((resolve) => installing.addEventListener("statechange", () => installing.state === "redundant" && resolve(null))),
     new Promise((resolve) => navigator.serviceWorker.addEventListener("controllerchange", resolve, { once: true })),
     new Promise((resolve) => setTimeout(resolve, CONTROL_MS)),
   ]);
@@ -77,14 +81,16 @@ class Progress {
     const size = files.reduce((sum, { bytes }) => sum + bytes, 0);
     const bar = make("progress", { max: size, value: 0, ariaLabel: title });
     const note = make("span", { className: "note", textContent: `${(size / 1e6).toFixed(1)} MB` });
-    return { row: make("li", {}, make("span", { textContent: title }), note, bar), bar, note, size };
+    return { row: make("li", {}, make("span", { textContent: title }), note, bar), bar, note, size, loaded: 0 };
   }
 
   /** @param {string} part @param {number} bytes */
   add(part, bytes) {
-    const { bar, note, size } = /** @type {any} */ (this.rows.get(part));
-    bar.value = Math.min(bar.value + bytes, 0.99 * size);
-    note.textContent = `${(bar.value / 1e6).toFixed(1)} of ${(size / 1e6).toFixed(1)} MB`;
+    const row = /** @type {any} */ (this.rows.get(part));
+    row.loaded += bytes;
+    const isLoaded = row.loaded > 0.99 * row.size;
+    row.bar.value = Math.min(row.loaded, 0.9 * row.size); // the rest stands for opening it
+    row.note.textContent = isLoaded ? "starting" : `${(row.loaded / 1e6).toFixed(1)} of ${(row.size / 1e6).toFixed(1)} MB`;
   }
 
   /** @param {string} part */
@@ -97,17 +103,24 @@ class Progress {
 
 async function speak() {
   if (byId("speak").disabled || !byId("speech-form").reportValidity()) return;
-  await stop();
+  player.open(site.codec.sampleRate).catch(() => {}); // what is wrong with it is said where it is played
+  const number = await stop();
+  if (request !== number) return; // stopped, or asked again
   show("");
   const [said, voice, seed] = [text(), chosenVoice(), version];
-  const found = await reader.call("ask", { sentences: said, lexicon: pronunciations() });
+  reading = number;
+  showStop();
+  const found = await reader.call("ask", { sentences: said, lexicon: pronunciations() }).finally(() => {
+    if (reading === number) reading = 0;
+    showStop();
+  });
+  if (request !== number) return;
   const made = new Take(said, voice.name, seed + 1, site.codec.sampleRate);
   take = made;
   if (found.warning) made.warnings.push(found.warning);
   showStop();
-  const request = { sentences: found.sentences, voice, voices: allVoices(), seed };
   try {
-    await speech.call("speak", request, (/** @type {Chunk} */ chunk) => made.push(chunk));
+    await speech.call("speak", { sentences: found.sentences, voice, voices: allVoices(), seed }, (/** @type {Chunk} */ chunk) => made.push(chunk));
   } catch (error) {
     if (!(error instanceof Error && error.message === "stopped")) throw error;
   } finally {
@@ -116,14 +129,20 @@ async function speak() {
   }
 }
 
+// Stop, and give the number of the request that may come next.
 async function stop() {
+  const number = ++request;
+  reading = 0;
   player.stop();
   if (take?.isMaking) await speech.call("stop", null);
   showStop();
+  return number;
 }
 
 function showStop() {
-  byId("stop").hidden = !player.sound && !take?.isMaking;
+  const isFocused = document.activeElement === byId("stop");
+  byId("stop").hidden = !player.sound && !take?.isMaking && !reading;
+  if (isFocused && byId("stop").hidden) byId("speak").focus(); // for who uses the keyboard
 }
 
 on("speech-form", "submit", speak);

@@ -1,4 +1,6 @@
-// Plays samples as they come; what is missing is silence, and does not count.
+// Plays samples as they come; what is missing is silence, and does not count. Says some 25 times a second how far it is.
+
+const BLOCKS_PER_MESSAGE = 8;
 
 class PlayerProcessor extends AudioWorkletProcessor {
   pieces = [];
@@ -6,6 +8,7 @@ class PlayerProcessor extends AudioWorkletProcessor {
   played = 0;
   isWhole = false;
   isOver = false;
+  blocks = 0;
 
   constructor() {
     super();
@@ -32,7 +35,7 @@ class PlayerProcessor extends AudioWorkletProcessor {
     }
     this.played += filled;
     const isDone = this.isWhole && !this.pieces.length;
-    this.port.postMessage({ played: this.played, isDone });
+    if (isDone || this.blocks++ % BLOCKS_PER_MESSAGE === 0) this.port.postMessage({ played: this.played, isDone });
     return !isDone;
   }
 }

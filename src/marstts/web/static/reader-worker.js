@@ -5,6 +5,7 @@
 
 import { serve } from "./calls.js";
 import { addressOf, counted, download } from "./loading.js";
+import { Told } from "./told.js";
 
 /** @type {(request: string) => string} */
 let answer = () => "";
@@ -41,7 +42,7 @@ reader.answer
   /** Answer `Reader.answer`'s requests. @param {object} request */
   async ask(request) {
     const found = JSON.parse(answer(JSON.stringify(request)));
-    if (found.error) throw new Error(found.error);
+    if (found.error) throw new Told(found.error);
     return found;
   },
 });

@@ -12,6 +12,7 @@ import { Engine } from "./engine.js";
 import { addressOf, download } from "./loading.js";
 import { resample } from "./resample.js";
 import { speak } from "./speech.js";
+import { warmUp } from "./warm-up.js";
 
 const MAX_THREADS = 2; // a step is small: more threads wait for each other
 
@@ -24,11 +25,16 @@ let model;
 /** @type {Cloner | null} */
 let cloner = null;
 let speaking = 0; // number of the speech that may go on
+/** @type {Promise<void>} */
+let firstSentence = Promise.resolve(); // of that speech: until it is made
 
 // Let messages come in between two patches: the runtime's promises alone would not.
 const channel = new MessageChannel();
+/** @type {((value?: any) => void)[]} */
+const breathing = [];
+channel.port1.onmessage = () => breathing.shift()?.();
 const breathe = () => new Promise((resolve) => {
-  channel.port1.onmessage = resolve;
+  breathing.push(resolve);
   channel.port2.postMessage(null);
 });
 
@@ -38,6 +44,8 @@ async function openGraphs(names, onBytes) {
   /** @type {Record<string, Session>} */
   const graphs = {};
   for (const [index, name] of names.entries()) {
+    await breathe();
+    await firstSentence; // whose listener has nothing yet: opening a graph takes all of the worker
     graphs[name] = await runtime.InferenceSession.create(files[index], { executionProviders: ["wasm"] });
   }
   return graphs;
@@ -61,6 +69,7 @@ serve({
       sampling: site.sampling,
       breathe: async () => {},
     };
+    await warmUp(model, site.warmUp, site.voices[0]);
     return { threads };
   },
 
@@ -83,7 +92,16 @@ serve({
     };
     const clock = () => performance.now() / 1000;
     const chunks = speak({ ...model, breathe: check }, sentences, voice, voices, seed, clock);
-    for await (const chunk of chunks) give(chunk);
+    let begin = () => {};
+    firstSentence = new Promise((resolve) => (begin = resolve));
+    try {
+      for await (const chunk of chunks) {
+        give(chunk);
+        if (chunk.isLast) begin();
+      }
+    } finally {
+      begin();
+    }
   },
 
   /** End the speech. */

@@ -5,6 +5,7 @@
 /** @import {Sentence, Voice, Word} from "./types.js" */
 
 import { say } from "./sentence.js";
+import { Told } from "./told.js";
 
 const SENTENCE_PAUSE_SECONDS = 0.3;
 const CLAUSE_PAUSE_SECONDS = 0.15;
@@ -41,7 +42,7 @@ export async function* speak(model, sentences, voice, voices, seed, clock) {
   const silence = (/** @type {number} */ seconds) => new Float32Array(Math.max(0, Math.round(seconds * sampleRate)));
   const mayWait = (/** @type {number} */ left) => sent > 0 && sent / sampleRate - (clock() - started) > 1.2 * costs * left + 0.2;
   for (const [number, sentence] of sentences.entries()) {
-    if (sentence.voice !== null && !voices[sentence.voice]) throw new Error(`There is no voice called ${sentence.voice}.`);
+    if (sentence.voice !== null && !Object.hasOwn(voices, sentence.voice)) throw new Told(`There is no voice called ${sentence.voice}.`);
     const speaker = sentence.voice === null ? voice : voices[sentence.voice];
     const isFinal = number === sentences.length - 1;
     const lead = silence(sentence.lead);

@@ -5,16 +5,17 @@ import { srt } from "./captions.js";
 import { attempt, byId, clock, iconButton, make, save, setIcon } from "./dom.js";
 import { player, Sound } from "./player.js";
 import { locate, markPlaying, text } from "./text-field.js";
-import { wavFile } from "./wav.js";
 
 /** @import {Chunk} from "./speech.js" */
 /** @import {Word} from "./types.js" */
 
+/** @typedef {{from: number, to: number}} Place */
+
 export class Take {
   position = 0;
   isMaking = true;
-  /** @type {Word[][]} */
-  sentences = [];
+  /** @type {{words: Word[], places: (Place | null)[], end: number}[]} */
+  sentences = []; // `end`: where the next one is looked for in the text
   /** @type {string[]} */
   warnings = [];
 
@@ -34,7 +35,7 @@ export class Take {
   push({ samples, words, sentence, warning }) {
     const isFirst = !this.sound.length;
     this.sound.push(samples);
-    if (words.length) this.sentences[sentence] = words;
+    if (words.length) this.sentences[sentence] = this.located(words, sentence);
     if (warning) this.warnings.push(warning);
     if (isFirst && samples.length) attempt(() => this.play(0));
     this.update();
@@ -43,11 +44,23 @@ export class Take {
   finish() {
     this.isMaking = false;
     this.sound.complete();
+    if (!this.sound.length) this.remove(); // stopped or refused before the first audio
     this.update();
   }
 
   get words() {
-    return this.sentences.flat();
+    return this.sentences.flatMap(({ words }) => words);
+  }
+
+  /** Where the words of a sentence are in the text. @param {Word[]} words @param {number} sentence */
+  located(words, sentence) {
+    let end = this.sentences.findLast((found, number) => found && number < sentence)?.end ?? 0;
+    const places = words.map(({ written }) => {
+      const place = locate(this.said, written, end);
+      if (place) end = place.to;
+      return place;
+    });
+    return { words, places, end };
   }
 
   get isPlaying() {
@@ -68,14 +81,9 @@ export class Take {
 
   /** The place in the text of the word that is said at a second. @param {number} position */
   placeAt(position) {
-    let from = 0;
-    let place = null;
-    for (const word of this.words) {
-      if (word.start > position) break;
-      place = locate(word.written, from);
-      if (place) from = place.to;
-    }
-    return place;
+    const sentence = this.sentences.findLast((found) => found && found.words[0].start <= position);
+    if (!sentence) return null;
+    return sentence.places[sentence.words.findLastIndex(({ start }) => start <= position)];
   }
 
   /** @param {string} suffix */
@@ -93,7 +101,7 @@ export class Take {
     this.bar = make("input", { type: "range", min: 0, step: 0.01, value: 0, ariaLabel: "Position in seconds" });
     this.bar.oninput = () => attempt(() => this.seek(Number(this.bar.value)));
     this.time = make("span", { className: "note time" });
-    this.wav = download("WAV", () => wavFile([this.sound.integers], this.sound.rate));
+    this.wav = download("WAV", () => this.sound.wav());
     this.srt = download("SRT", () => new Blob([srt(this.words)], { type: "text/plain" }));
     this.warning = make("p", { className: "note warning" });
     const about = make("div", { className: "about" },
@@ -127,7 +135,10 @@ export class Take {
 
   remove() {
     if (this.isPlaying) player.stop();
+    const next = this.row.nextElementSibling ?? this.row.previousElementSibling;
+    const isFocused = this.row.contains(document.activeElement);
     this.row.remove();
+    if (isFocused) (next?.querySelector("button") ?? byId("speak")).focus(); // for who uses the keyboard
     byId("no-takes").hidden = byId("takes").children.length > 0;
   }
 }

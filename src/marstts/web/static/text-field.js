@@ -26,12 +26,12 @@ export const text = () => area.value;
 export const pronunciations = () => [...lexicon];
 
 /**
- * The place of written words after `from`; null where they are not near.
- * @param {string} words @param {number} from
+ * The place of written words in a text after `from`; null where they are not near.
+ * @param {string} whole @param {string} words @param {number} from
  */
-export function locate(words, from) {
+export function locate(whole, words, from) {
   const pattern = words.split(/\s+/).map((word) => word.replace(/[.*+?^${}()|[\]\\/-]/g, "\\$&"));
-  const found = area.value.slice(from, from + REACH).match(new RegExp(pattern.join("\\s+")));
+  const found = whole.slice(from, from + REACH).match(new RegExp(pattern.join("\\s+")));
   return found && { from: from + (found.index ?? 0), to: from + (found.index ?? 0) + found[0].length };
 }
 
@@ -68,6 +68,7 @@ async function read() {
     const plain = spoken.replace(/[^\p{L}\p{N}]+$/u, "");
     const label = plain.toLowerCase() === word.toLowerCase() ? word : `${word} → ${plain}`;
     const button = make("button", { type: "button", textContent: label, title: phones.join(" · ") });
+    button.dataset.word = word;
     button.setAttribute("aria-pressed", String(lexicon.has(word)));
     button.onclick = () => choose(word, lexicon.get(word) ?? phones.join(" "));
     buttons.push(button);
@@ -97,9 +98,12 @@ function reset() {
   close();
 }
 
-function close() {
+// Leave the form; who uses the keyboard goes on at the word, which is drawn anew.
+async function close() {
+  await read();
   byId("pronounce").hidden = true;
-  return read();
+  const words = /** @type {HTMLElement[]} */ ([...byId("readings").children]);
+  (words.find(({ dataset }) => dataset.word === chosenWord) ?? area).focus();
 }
 
 /** @param {Callee} opened */

@@ -2,7 +2,7 @@
 // The voices: those of the site, and those that were cloned here. Cloned voices are kept only where a button asks for it,
 // and then as numbers, without the recording.
 
-import { byId, iconButton, make, show } from "./dom.js";
+import { attempt, byId, iconButton, make, show } from "./dom.js";
 
 /** @import {Voice} from "./types.js" */
 
@@ -10,24 +10,33 @@ const STORE = "marstts-voices";
 
 /** @typedef {Voice & {description: string, source?: string, isOwn?: boolean, isKept?: boolean, model?: string}} ListedVoice */
 
+const ROLES = /** @type {const} */ (["identity", "style", "timbre"]);
+const isOfModel = (/** @type {ListedVoice} */ voice) => !voice.isOwn || voice.model === model;
+
 /** @type {ListedVoice[]} */
 let voices = [];
 let model = "";
 
-export const chosenVoice = () => voices.find(({ name }) => byId(`voice-${name}`)?.checked) ?? voices[0];
+export const chosenVoice = () => voices.find(({ name }) => byId(`voice-${name}`)?.checked) ?? voices.filter(isOfModel)[0];
 
-export const allVoices = () => Object.fromEntries(voices.map((voice) => [voice.name, voice]));
+export const allVoices = () => Object.fromEntries(voices.filter(isOfModel).map((voice) => [voice.name, voice]));
 
 /** @param {ListedVoice[]} given @param {string} label of the model that reads them */
 export function startVoices(given, label) {
   model = label;
-  voices = [...keptVoices().filter((voice) => voice.model === label), ...given];
-  draw(voices[0]?.name);
+  voices = [...keptVoices().filter(({ name }) => given.every((voice) => voice.name !== name)), ...given];
+  draw(voices.filter(isOfModel)[0]?.name);
+}
+
+/** Throw where a clone cannot have a name. @param {string} name */
+export function checkName(name) {
+  if (!name) throw new Error("Give the voice a name.");
+  if (voices.some((voice) => voice.name === name && !voice.isOwn)) throw new Error(`There is a voice ${name} already; give another name.`);
 }
 
 /** Add a voice that was cloned. @param {string} name @param {Voice["embeddings"]} embeddings */
 export function addVoice(name, embeddings) {
-  if (voices.some((voice) => voice.name === name && !voice.isOwn)) throw new Error(`There is a voice ${name} already; give another name.`);
+  checkName(name);
   const wasKept = voices.some((voice) => voice.name === name && voice.isKept);
   voices = [{ name, embeddings, description: "cloned here", isOwn: true, model }, ...voices.filter((voice) => voice.name !== name)];
   if (wasKept) keep(); // the one that it replaces goes
@@ -37,11 +46,17 @@ export function addVoice(name, embeddings) {
 /** @returns {ListedVoice[]} */
 function keptVoices() {
   try {
-    return JSON.parse(localStorage.getItem(STORE) ?? "[]");
+    return JSON.parse(localStorage.getItem(STORE) ?? "[]").filter(isVoice);
   } catch {
     return []; // blocked, or written by something else
   }
 }
+
+// Whether a value of the store, which other pages of the same host can write, is a voice. @param {any} value
+const isVoice = (/** @type {any} */ value) =>
+  typeof value?.name === "string" && value.name !== "" && ROLES.every((role) => isVector(value.embeddings?.[role]));
+
+const isVector = (/** @type {any} */ value) => Array.isArray(value) && value.length > 0 && value.every(Number.isFinite);
 
 function keep() {
   const kept = voices.filter((voice) => voice.isKept);
@@ -59,12 +74,19 @@ function draw(chosen = chosenVoice()?.name) {
   byId("chosen").textContent = chosenVoice() ? `with the voice ${chosenVoice().name}` : "";
 }
 
+/** @param {string} name @param {string} element */
+function focusOn(name, element) {
+  byId(`voice-${name}`)?.closest(".voice")?.querySelector(element)?.focus();
+}
+
 /** @param {ListedVoice} voice @param {boolean} isChosen */
 function rowOf(voice, isChosen) {
-  const radio = make("input", { type: "radio", name: "voice", id: `voice-${voice.name}`, value: voice.name });
+  const isUsable = isOfModel(voice);
+  const radio = make("input", { type: "radio", name: "voice", id: `voice-${voice.name}`, value: voice.name, disabled: !isUsable });
   radio.checked = isChosen;
   radio.onchange = () => (byId("chosen").textContent = `with the voice ${voice.name}`);
-  const about = voice.description.split(";")[0] + (voice.isKept ? ", kept in this browser" : "");
+  const from = isUsable ? String(voice.description).split(";")[0] : "cloned for another version of the model: clone it again";
+  const about = from + (voice.isKept ? ", kept in this browser" : "");
   const label = make("span", {}, make("b", { textContent: voice.name }), make("span", { className: "note", textContent: about }));
   const row = make("div", { className: "voice", title: voice.source ?? "" }, make("label", {}, radio, label));
   if (voice.isOwn) {
@@ -72,8 +94,9 @@ function rowOf(voice, isChosen) {
     keepButton.setAttribute("aria-label", `${voice.isKept ? "Forget" : "Keep"} ${voice.name} in this browser`);
     keepButton.onclick = () => {
       voice.isKept = !voice.isKept;
-      keep();
+      attempt(keep);
       draw();
+      focusOn(voice.name, "button");
     };
     row.append(keepButton, iconButton("close", `Delete ${voice.name}`, () => remove(voice)));
   }
@@ -83,7 +106,8 @@ function rowOf(voice, isChosen) {
 /** @param {ListedVoice} voice */
 function remove(voice) {
   voices = voices.filter((other) => other !== voice);
-  keep();
+  attempt(keep);
   draw();
+  focusOn(chosenVoice().name, "input"); // for who uses the keyboard: the button is gone
   show(`The voice ${voice.name} was deleted.`);
 }

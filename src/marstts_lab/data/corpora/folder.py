@@ -15,6 +15,7 @@ from marstts.errors import DataError, FileError
 from marstts.io.reading import printable_name, read_regular_file, read_text
 from marstts_lab.data.corpora.build_manifest import RawUtterance, RejectedItem, is_file
 from marstts_lab.data.corpora.table_columns import find_columns, header_of, split_columns
+from marstts_lab.data.shards import SHARD_PATTERN
 
 SUFFIXES = (".wav", ".flac", ".mp3", ".ogg", ".opus", ".m4a")
 TABLE = "metadata.csv"
@@ -44,6 +45,13 @@ def folder(root: Path, license: str) -> Iterator[RawUtterance | RejectedItem]:
     chosen = {row.id for row in sorted(found, key=lambda row: hashlib.sha256(key_of(row)).digest())[:count]}
     for row in rows:
         yield replace(row, split="validation") if isinstance(row, RawUtterance) and row.id in chosen else row
+
+
+def holds_recordings(folder: Path) -> bool:
+    """True for a folder that has recordings and no shards."""
+    if not folder.is_dir() or any(folder.glob(SHARD_PATTERN)):
+        return False
+    return (folder / TABLE).is_file() or any(path.suffix.lower() in SUFFIXES for path in folder.rglob("*"))
 
 
 def key_of(row: RawUtterance) -> bytes:

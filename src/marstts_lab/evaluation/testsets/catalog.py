@@ -14,6 +14,7 @@ from marstts.errors import DataError
 from marstts.io.hash_order import hash_order
 from marstts.io.reading import printable_name
 from marstts_lab.data.manifest import read_manifest
+from marstts_lab.evaluation.testset import make_trials, read_testset
 from marstts_lab.evaluation.testsets.ears import VALIDATION, read_ears
 from marstts_lab.evaluation.testsets.folder import read_folder
 from marstts_lab.evaluation.testsets.hard_texts import read_hard_texts
@@ -22,7 +23,7 @@ from marstts_lab.evaluation.testsets.packaged_voices import read_packaged_voices
 from marstts_lab.evaluation.testsets.real_speakers import read_real_speakers
 from marstts_lab.evaluation.testsets.seed_tts import read_seed_tts
 from marstts_lab.evaluation.testsets.synthetic import read_synthetic, rendering_problems
-from marstts_lab.metrics.testset import Trial, make_trials, read_testset
+from marstts_lab.metrics.trial import Trial
 
 SYNTHETIC, PACKAGED_VOICES = "synthetic", "packaged-voices"
 RENDERED: dict[str, Callable[[Path], list[Trial]]] = {

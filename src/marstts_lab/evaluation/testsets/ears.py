@@ -1,7 +1,7 @@
 """EARS, the test set of MARS6 (arXiv:2501.05787), Sec. V: 43 speakers in several styles; none of its texts are here.
 
 Upstream: a folder with the dataset (Richter et al., Interspeech 2024; CC BY-NC 4.0).
-Downstream: `metrics.testset.Trial`.
+Downstream: `metrics.trial.Trial`.
 
 Of the 107 speakers 43 are for tests and 64 for validation. Non-verbal sounds and free speech (which have no
 transcripts) and the slow style are left out. Of each speaker's samples in a style one half is synthesized, each in the
@@ -19,7 +19,7 @@ from pathlib import Path
 from marstts.errors import DataError
 from marstts.io.hash_order import hash_order
 from marstts.io.reading import parse_object, printable_name, read_text
-from marstts_lab.metrics.testset import Trial
+from marstts_lab.metrics.trial import Trial
 
 SPEAKERS = tuple(f"p{number:03d}" for number in range(1, 108))
 NUM_TEST = 43

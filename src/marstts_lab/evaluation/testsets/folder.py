@@ -1,6 +1,6 @@
 """Any folder of recordings with transcripts as a test set: each text in the voice of another recording of its speaker.
 
-Upstream: `recordings`.  Downstream: `metrics.testset.Trial`. All trials have the style "regular".
+Upstream: `recordings`.  Downstream: `metrics.trial.Trial`. All trials have the style "regular".
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from marstts.io.reading import printable_name
 from marstts_lab.data.corpora.folder import HELPFUL
 from marstts_lab.data.manifest import Utterance
 from marstts_lab.evaluation.recordings import Recording, find_recordings
-from marstts_lab.metrics.testset import Trial, make_trials
+from marstts_lab.evaluation.testset import make_trials
+from marstts_lab.metrics.trial import Trial
 
 
 def read_folder(folder: Path) -> list[Trial]:

@@ -1,7 +1,7 @@
 """Hard texts: one word and sixty, repetitions, numbers, odd punctuation, capitals, unknown characters.
 
 Upstream: the committed `hard-texts.tsv`, and the voices of the synthetic test set.
-Downstream: `metrics.testset.Trial`.
+Downstream: `metrics.trial.Trial`.
 
 Each of the 125 texts is synthesized in the regular voice of each of the eight synthetic speakers: 1,000 trials, whose
 style is the kind of their text. There is no ground truth. The failure rate is what counts: takes without speech, too
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from marstts.errors import DataError
 from marstts_lab.evaluation.testsets.synthetic import read_synthetic
-from marstts_lab.metrics.testset import Trial
+from marstts_lab.metrics.trial import Trial
 
 LIST = "hard-texts.tsv"
 VOICES_STYLE = "regular"

@@ -1,7 +1,7 @@
 """LibriSpeech test-clean in pairs: recordings of 4 to 10 s, each with another one of its reader as reference.
 
 Upstream: the corpus as OpenSLR 12 unpacks (`test-clean/READER/CHAPTER/*.flac` and `*.trans.txt`; CC BY 4.0).
-Downstream: `metrics.testset.Trial`. The lengths are those of VALL-E's test (arXiv:2301.02111); references are drawn by
+Downstream: `metrics.trial.Trial`. The lengths are those of VALL-E's test (arXiv:2301.02111); references are drawn by
 a hash of names, from another chapter where the reader has one.
 """
 
@@ -14,7 +14,7 @@ from marstts.errors import DataError
 from marstts.io.hash_order import hash_order
 from marstts.io.reading import printable_name, read_text
 from marstts_lab.evaluation.recordings import audio_info
-from marstts_lab.metrics.testset import Trial
+from marstts_lab.metrics.trial import Trial
 
 MIN_SECONDS, MAX_SECONDS = 4.0, 10.0
 MAX_LIST_BYTES = 2**24

@@ -1,6 +1,6 @@
 """A small test set that needs nothing else: sentences in the voices of the package, cloned from their references.
 
-Upstream: `synthesis.clone.voices`.  Downstream: `metrics.testset.Trial`. It has no ground truth and no transcripts of
+Upstream: `synthesis.clone.voices`.  Downstream: `metrics.trial.Trial`. It has no ground truth and no transcripts of
 the references, so clones are shallow.
 """
 
@@ -12,7 +12,7 @@ from marstts.errors import DataError
 from marstts.io.files import atomic_path
 from marstts.synthesis.clone.packaged import PACKAGED_VOICES, VOICE_SUFFIX, packaged_names
 from marstts.voice import Voice
-from marstts_lab.metrics.testset import Trial
+from marstts_lab.metrics.trial import Trial
 
 SENTENCES = (
     "The ferry leaves at seven, and the last bus waits for it.",

@@ -1,6 +1,6 @@
 """Real speakers of no training set: sentences of the synthetic test set in the voices of any folder of recordings.
 
-Upstream: `recordings`, and the committed texts of `synthetic`.  Downstream: `metrics.testset.Trial`.
+Upstream: `recordings`, and the committed texts of `synthetic`.  Downstream: `metrics.trial.Trial`.
 
 One recording of each speaker, of 3 to 12 s if there is one, is the reference of eight sentences. There is no ground
 truth. In a folder with an `utterances.jsonl`, the speakers are those of its validation and test splits that are in no
@@ -18,8 +18,9 @@ from marstts.io.hash_order import hash_order
 from marstts.io.reading import printable_name
 from marstts_lab.data.manifest import read_manifest
 from marstts_lab.evaluation.recordings import Recording, find_recordings
+from marstts_lab.evaluation.testset import GOOD_REFERENCE_SECONDS, MIN_REFERENCE_SECONDS, trial_id
 from marstts_lab.evaluation.testsets.synthetic import committed_lines
-from marstts_lab.metrics.testset import GOOD_REFERENCE_SECONDS, MIN_REFERENCE_SECONDS, Trial, trial_id
+from marstts_lab.metrics.trial import Trial
 
 SENTENCES_PER_SPEAKER = 8
 MIN_SPEAKERS = 10

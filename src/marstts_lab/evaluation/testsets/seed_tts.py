@@ -1,6 +1,6 @@
 """Seed-TTS-eval, English: 1,088 sentences of Common Voice, each with a recording of its speaker (arXiv:2406.02430).
 
-Upstream: the release's folder (`en/meta.lst`, `en/prompt-wavs/`, `en/wavs/`).  Downstream: `metrics.testset.Trial`.
+Upstream: the release's folder (`en/meta.lst`, `en/prompt-wavs/`, `en/wavs/`).  Downstream: `metrics.trial.Trial`.
 Lines of meta.lst: id|transcript of the prompt|path of the prompt|text, and in some releases |path of the ground truth.
 Common Voice does not identify speakers: every prompt counts as a speaker.
 """
@@ -11,7 +11,8 @@ from pathlib import Path
 
 from marstts.errors import DataError
 from marstts.io.reading import printable_name, read_text
-from marstts_lab.metrics.testset import Trial, is_regular_file, refuse_repeated_ids, trial_id
+from marstts_lab.evaluation.testset import is_regular_file, refuse_repeated_ids, trial_id
+from marstts_lab.metrics.trial import Trial
 
 LIST = Path("en") / "meta.lst"
 MAX_LIST_BYTES = 2**26

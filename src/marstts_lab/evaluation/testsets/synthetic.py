@@ -1,7 +1,7 @@
 """The synthetic test set: speakers and sentences of no training set, in seven styles, rendered by open TTS engines.
 
 Upstream: the committed `synthetic.tsv` and the engines of `data.corpora` (Debian packages), or the synthetic corpus
-itself, whose test split has the same recordings.  Downstream: `metrics.testset.Trial`.
+itself, whose test split has the same recordings.  Downstream: `metrics.trial.Trial`.
 
 One sentence per speaker and style; `synthetic.tsv` has its text and the other recording of that speaker, in that style,
 that is the reference. Speakers are number 20 of 40 of each base voice of `recipes/mini/synthetic.toml`; the other
@@ -18,7 +18,7 @@ from pathlib import Path
 
 from marstts.errors import DataError, MarsError
 from marstts_lab.data.corpora import tts_engines as engines
-from marstts_lab.metrics.testset import Trial
+from marstts_lab.metrics.trial import Trial
 
 logger = logging.getLogger(__name__)
 

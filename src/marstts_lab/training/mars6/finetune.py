@@ -21,7 +21,7 @@ from marstts.models import export_like, load_for_training, model_config
 from marstts.text.tokenizers.bpe import BPE
 from marstts_lab.data.batching import BatchingConfig
 from marstts_lab.data.corpora.build_manifest import MANIFEST, ManifestConfig, build_manifest
-from marstts_lab.data.corpora.folder import SUFFIXES, TABLE
+from marstts_lab.data.corpora.folder import TABLE, holds_recordings
 from marstts_lab.data.corpora.folder import folder as read_folder
 from marstts_lab.data.corpus import load_corpus
 from marstts_lab.data.preprocess import Encoders, PreprocessConfig
@@ -119,13 +119,6 @@ def check_folders(data: Sequence[Path]) -> None:
             raise DataError(
                 f"{folder}: no recordings here; expected audio files with {TABLE} or a text file next to each of them"
             )
-
-
-def holds_recordings(folder: Path) -> bool:
-    """True for a folder that has recordings and no shards."""
-    if not folder.is_dir() or any(folder.glob(SHARD_PATTERN)):
-        return False
-    return (folder / TABLE).is_file() or any(path.suffix.lower() in SUFFIXES for path in folder.rglob("*"))
 
 
 def tokenize_recordings(recordings: Path, output: Path, base: str, workers: int) -> Path:

@@ -11,7 +11,7 @@ import pytest
 from marstts.audio import Waveform, write
 from marstts.errors import DataError, MarsError
 from marstts_lab.data.manifest import Utterance, write_manifest
-from marstts_lab.metrics.testset import make_testset, read_testset, trials_digest, write_testset
+from marstts_lab.evaluation.testset import make_testset, read_testset, trials_digest, write_testset
 
 pytestmark = pytest.mark.slow
 

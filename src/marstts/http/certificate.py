@@ -1,6 +1,6 @@
 """A TLS certificate: with it the server speaks https, which browsers ask for where a page records.
 
-Upstream: the command line.  Downstream: `base.Server`, whose uvicorn opens the same files.
+Upstream: the command line.  Downstream: `server.Server`, whose uvicorn opens the same files.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Connections that are closed in time: uvicorn waits for ever for a client that neither asks nor reads.
 
-Upstream: `base.Server`; `websocket` and `wyoming_server` for their own silent clients.  Downstream: uvicorn.
+Upstream: `http.server`; `websocket` and `wyoming_server` for their own silent clients.  Downstream: uvicorn.
 Silence has a time limit; the number of silent connections is limited besides, so that nobody is refused until then.
 """
 

@@ -1,6 +1,6 @@
 """A small HTTP server that is safe by default: bounded messages, connections closed in time, one set of headers.
 
-Upstream: applications made of a few routes, such as `marstts_listening_test.web`.  Downstream: Starlette and uvicorn.
+Upstream: `cli.serve` with `marstts.server`, `marstts_listening_test.web`.  Downstream: Starlette and uvicorn.
 
 Messages are bounded in size and time, connections in number and in the time for which they may stay silent. Responses
 let a browser load nothing from other sites. A message must be JSON by its content type, which browsers let no page of
@@ -22,8 +22,8 @@ from starlette.applications import Starlette
 from starlette.types import Scope
 
 from marstts.errors import ConfigError
-from marstts.server.certificate import Certificate
-from marstts.server.connections import SilentConnections, TimedProtocol, timed_session
+from marstts.http.certificate import Certificate
+from marstts.http.connections import SilentConnections, TimedProtocol, timed_session
 
 HEADERS = {
     "Content-Security-Policy": "default-src 'self'; media-src 'self' blob:; img-src 'self' data:; "

@@ -17,14 +17,12 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from pydantic import Field
-
 from marstts.errors import DataError
-from marstts.io.config import Config
 from marstts.io.hash_order import hash_number, hash_order
 from marstts.io.jsonl import read_rows, write_rows
 from marstts.io.reading import printable_name
 from marstts_lab.data.manifest import Utterance, as_whole_file, read_chosen
+from marstts_lab.metrics.trial import Trial
 from marstts_lab.metrics.words import plain_words
 
 GOOD_REFERENCE_SECONDS = 3.0
@@ -32,41 +30,6 @@ GOOD_REFERENCE_SECONDS = 3.0
 
 MIN_REFERENCE_SECONDS = 1.0
 """Length that cloning needs at least."""
-
-MAX_CHARACTERS = 20_000
-"""Longest text of a trial."""
-
-
-class Trial(Config):
-    """One sentence to be synthesized in one voice."""
-
-    id: str = Field(pattern=r"^[^/\\\s.][^/\\\s]*$", max_length=200)
-    """Names the take's file; no slash, no space."""
-
-    text: str = Field(max_length=MAX_CHARACTERS)
-    """Text to synthesize."""
-
-    spoken: str | None = Field(None, max_length=MAX_CHARACTERS)
-    """The text as it is read aloud, where the metrics' normalizer would read it differently ("$5", "1984")."""
-
-    speaker: str = Field(max_length=1000)
-    style: str = Field(max_length=1000)
-
-    reference: Path
-    """Recording the voice is cloned from; same speaker and style, another text."""
-
-    reference_transcript: str = Field(max_length=MAX_CHARACTERS)
-
-    ground_truth: Path | None = None
-    """Recording of the text by the speaker; None where there is none."""
-
-    compared_with: Path | None = None
-    """Another recording of the speaker in the style, which listeners compare takes with; None: the reference."""
-
-    @property
-    def words(self) -> str:
-        """Text that the word metrics compare with."""
-        return self.spoken or self.text
 
 
 def read_testset(path: Path) -> list[Trial]:
