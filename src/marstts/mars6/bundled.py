@@ -31,7 +31,7 @@ from marstts.mars6.export import decoder_graphs, quantize
 from marstts.mars6.speech import Mars6Speech
 from marstts.mars6.spelling import Spelling
 from marstts.speaker.base import SpeakerEncoder
-from marstts.text.phones import PHONE_TOKENS
+from marstts.text.phones import FALLING, PHONE_TOKENS, RISING
 from marstts.text.pronunciation.words import PhoneUse
 from marstts.text.tokenizers.bpe import BPE
 from marstts.weights import published_checkpoint
@@ -57,7 +57,7 @@ class Mars6Settings(Config):
     `em dashes`, for the published model, whose script has no hyphens."""
 
     phones: PhoneUse = PhoneUse.NONE
-    """Words that the model reads in phones; others than `none` need a tokenizer with phones."""
+    """Words that the model reads in phones, or `contours`, marks alone; others than `none` need a tokenizer with them."""
 
 
 def parse_settings(values: Mapping[str, Any], source: str) -> Mars6Settings:
@@ -101,7 +101,9 @@ def speech_model(engine: Engine[Any], bundle: Path, settings: Mars6Settings, sam
             f"{printable_name(bundle)}: style_offset has {len(settings.style_offset)} numbers, but style embeddings of "
             f"this model have {config.style_size}"
         )
-    if settings.phones is not PhoneUse.NONE and not tokenizer.special_tokens.keys() >= set(PHONE_TOKENS):
+    needed = set(PHONE_TOKENS) if settings.phones.has_phones else set()
+    needed |= {RISING, FALLING} if settings.phones is PhoneUse.CONTOURS else set()
+    if not tokenizer.special_tokens.keys() >= needed:
         raise CheckpointError(
             f"{printable_name(bundle)}: its setting `phones` is {settings.phones.value!r}, but its tokenizer has none"
         )

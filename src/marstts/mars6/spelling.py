@@ -156,13 +156,13 @@ def without_contours(spelled: SpelledText) -> SpelledText:
 
 def with_phones(spelled: SpelledText, use: PhoneUse) -> SpelledText:
     """The text with words in phones; for a model of letters, those that the user gave are letters again."""
-    if use is PhoneUse.NONE and PHONE_RUN.search(spelled.text) is None:
+    if not use.has_phones and PHONE_RUN.search(spelled.text) is None:
         return spelled
     pieces: list[str] = []
     places: list[int] = []
     end = 0
     for word in phone_words(spelled.text, use):
-        said = word.characters if use is not PhoneUse.NONE else respell(spelled.text[word.start : word.end])
+        said = word.characters if use.has_phones else respell(spelled.text[word.start : word.end])
         pieces += (spelled.text[end : word.start], said)
         places += spelled.places[end : word.start]
         places += [spelled.places[place] for place in evenly(word.start, word.end, len(said))]
@@ -173,9 +173,8 @@ def with_phones(spelled: SpelledText, use: PhoneUse) -> SpelledText:
 def read_aloud(text: str, spelling: Spelling, phones: PhoneUse) -> SpelledText:
     """A sentence as the model reads it: spelled, its questions marked, its words in phones."""
     spelled = spell(text, spelling)
-    if phones is PhoneUse.NONE:
-        return with_phones(without_contours(spelled), phones)
-    return with_phones(with_contours(spelled), phones)
+    marked = without_contours(spelled) if phones is PhoneUse.NONE else with_contours(spelled)
+    return with_phones(marked, phones)
 
 
 def lone_interjection(word: str) -> str:

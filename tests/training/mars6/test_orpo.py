@@ -18,6 +18,7 @@ from marstts.mars6.config import eos_patch, unpatchify
 from marstts.mars6.engines.torch import TorchEngine
 from marstts.mars6.model import Mars6
 from marstts.mars6.prompt import Mars6Prompt
+from marstts.text.phones import PHONE_TOKENS
 from marstts.text.tokenizers.bpe import BPE
 from marstts_lab.data.pairs import Pair, SideLine
 from marstts_lab.training.checkpoint import latest, restore, save
@@ -227,6 +228,49 @@ def test_dpo_begins_at_the_initial_model_and_moves_the_chosen_sides_ahead_of_it(
     assert float(first["margin"]) == pytest.approx(0.0, abs=1e-6)
     assert float(first["preference_loss"]) == pytest.approx(math.log(2), abs=1e-5)
     assert float(last["margin"]) > 0.01 and float(last["preference_loss"]) < math.log(2)
+
+
+def divergence_in_prefixes(learner: OrpoTask) -> float:
+    """Of the trained model from the initial one, written out: nats a token of all patches that are given."""
+    total, tokens = 0.0, 0
+    for one in PAIRS:
+        batch = learner.collate([PAIRS.index(one)])
+        every = torch.ones_like(batch.scored_mask)
+        with torch.no_grad():
+            after, kept = teacher_forced(learner.model, batch, every)
+            before, _ = teacher_forced(learner.initial, batch, every)
+        given = ~batch.scored_mask[kept]
+        for now, then in zip(after, before, strict=True):
+            p, q = then[given].softmax(-1), now[given].softmax(-1)
+            total, tokens = total + float((p * (p / q).log()).sum()), tokens + p.shape[0] * p.shape[1]
+    return total / tokens
+
+
+def test_the_distribution_in_prefixes_stays_nearer_to_the_initial_one_where_its_divergence_has_a_weight():
+    moved = []
+    for weight in (0.0, 5.0):
+        learner = task(config(dpo_beta=20.0, likelihood_weight=0.1, prefix_kl_weight=weight, prefix_kl_ratio=1.0))
+        logged = [learner.train_step(step) for step in range(8)]
+        moved.append(divergence_in_prefixes(learner))
+    assert float(logged[0]["prefix_kl"]) == pytest.approx(0.0, abs=1e-6)
+    assert moved[1] < 0.75 * moved[0]
+
+
+def test_the_divergence_of_a_batch_is_that_of_its_prefixes():
+    learner = task(config(dpo_beta=20.0, prefix_kl_weight=1.0, prefix_kl_ratio=1.0, pairs_per_batch=4))
+    for step in range(3):
+        learner.train_step(step)
+    losses = values(learner.losses(learner.model, learner.collate(range(4))))
+    assert float(losses["prefix_kl"]) == pytest.approx(divergence_in_prefixes(learner), rel=1e-4)
+
+
+def test_embeddings_of_letters_stay_where_those_of_phones_have_a_rate_of_their_own():
+    learner = task(config(phone_embedding_lr_scale=25.0))
+    before = learner.model.encoder.text_embedding.weight.detach().clone()
+    learner.train_step(0)
+    after = learner.model.encoder.text_embedding.weight.detach()
+    letters = len(before) - len(PHONE_TOKENS)
+    assert torch.equal(before[:letters], after[:letters])
 
 
 def test_batches_go_through_all_pairs_epoch_by_epoch():

@@ -30,11 +30,19 @@ class PhoneUse(str, Enum):
     NONE = "none"
     """A model of letters: phones that a user gives become letters (`lexicon.respell`)."""
 
+    CONTOURS = "contours"
+    """The same, but the model reads the marks of intonation (`text.intonation`)."""
+
     GIVEN = "given"
     """Words whose pronunciation a user gives."""
 
     KNOWN = "known"
     """All words of the table, but heteronyms, and those that the letter-to-sound model reads."""
+
+    @property
+    def has_phones(self) -> bool:
+        """Whether the model reads phones at all."""
+        return self in (PhoneUse.GIVEN, PhoneUse.KNOWN)
 
 
 class PhoneWord(NamedTuple):

@@ -48,6 +48,7 @@ from marstts_lab.training.distributed import (
 from marstts_lab.training.loop import LoopConfig
 from marstts_lab.training.loss import Loss, total, values
 from marstts_lab.training.mars6.batches import PADDING, TrainingBatch, pad_rows
+from marstts_lab.training.mars6.phone_embeddings import train_phones_faster
 from marstts_lab.training.mars6.run_folder import CONFIG_FILE, EMA, MODEL, TOKENIZER_FILE
 from marstts_lab.training.optim import (
     OptimizerConfig,
@@ -86,6 +87,17 @@ class OrpoConfig(Config):
     flux: FluxConfig = FluxConfig(beta=0.1)
     """Flux loss of the chosen side (equation 1); its `beta` is its weight."""
 
+    prefix_kl_weight: Weight = 0.0
+    """Weight of the KL divergence from the initial model (nats a token) in the prefixes of the pairs, which have the
+    beginning of a sentence that both sides end: what is not compared stays as it was. DPO only."""
+
+    prefix_kl_ratio: float = Field(0.2, gt=0.0, le=1.0)
+    """Ratio of the patches of a prefix that it is computed on."""
+
+    phone_embedding_lr_scale: float = Field(1.0, gt=0.0)
+    """Learning rate of the embeddings of phones and marks of intonation, times that of the other weights; with
+    anything but 1, the embeddings of letters stay as they are."""
+
     pairs_per_batch: int = Field(8, gt=0, le=2**14)
     """Pairs that a process computes at a time."""
 
@@ -115,6 +127,39 @@ class PairBatch(TrainingBatch):
     def scored_mask(self) -> Tensor:
         """(R, T) False where the prefix is."""
         return torch.arange(self.patches.shape[1], device=self.patches.device) >= self.prefix_lengths.unsqueeze(1)
+
+
+@dataclass(frozen=True, eq=False)
+class ScoredSides:
+    """What a model says of both sides of a batch. N patches are scored, those of prefixes among them."""
+
+    means: tuple[Tensor, Tensor]
+    """Mean log-probabilities of the chosen and of the rejected sides, each (B,)."""
+
+    logits: tuple[Tensor, ...]
+    """Per level, (N, layout[l], C + 1)."""
+
+    at: Tensor
+    """(N,) True where a side is, False in a prefix."""
+
+    is_compared: Tensor
+    """(R, T) True for the patches of sides."""
+
+    def compared_logits(self, level: int) -> Tensor:
+        """Logits of a level without those of prefixes."""
+        return self.logits[level][self.at]
+
+
+def prefix_divergence(found: ScoredSides, initial: ScoredSides) -> Tensor:
+    """KL(initial || found) in the prefixes, the mean over their tokens in nats; 0 where no prefix is scored."""
+    at = ~found.at
+    if not bool(at.any()):
+        return found.means[0].sum() * 0.0
+    parts = [
+        (before[at].softmax(-1) * (before[at].log_softmax(-1) - after[at].log_softmax(-1))).sum(-1)
+        for before, after in zip(initial.logits, found.logits, strict=True)
+    ]
+    return torch.cat(parts, dim=1).mean()
 
 
 def token_log_probabilities(logits: tuple[Tensor, ...], patches: Tensor, config: Mars6Config) -> Tensor:
@@ -242,6 +287,8 @@ class OrpoTask:
         self.initial = make_ema(self.model) if config.dpo_beta else self.model
         self.modules: dict[str, nn.Module] = {MODEL: self.model, EMA: self.ema}
         self.optimizer = make_optimizer(self.model, config.optimizer)
+        if config.phone_embedding_lr_scale != 1:
+            train_phones_faster(self.model, self.optimizer, config.phone_embedding_lr_scale)
         self.optimizers: dict[str, torch.optim.Optimizer] = {"model": self.optimizer}
         self.forward = wrap_ddp(self.model, all_used=base.config.conditioning is Conditioning.TWO_SLOTS)
         self.collate = PairCollator(pairs, base.config, prompt_of)
@@ -273,28 +320,41 @@ class OrpoTask:
         return {name: value * weight for name, value in {**values(losses), "loss": loss.detach()}.items()}
 
     def losses(self, model: Callable[..., Any], batch: PairBatch) -> tuple[Loss, ...]:
-        """The preference losses of a batch, and the flux loss of its chosen sides."""
+        """The preference losses of a batch, the flux loss of its chosen sides, and the divergence in prefixes."""
         config = self.config
-        (chosen, rejected), logits, scored = self.log_probabilities(model, batch)
+        scored = batch.scored_mask | self.prefix_mask(batch)
+        found = self.score(model, batch, scored)
+        chosen, rejected = found.means
         half = len(chosen)
-        count = int(scored[:half].sum())
-        previous = previous_codes(batch.patches[:half], scored[:half], self.model.config)
-        flux = Loss("flux", 1.0, flux_loss(logits[:count], previous, config.flux))
+        count = int(found.is_compared[:half].sum())
+        previous = previous_codes(batch.patches[:half], found.is_compared[:half], self.model.config)
+        flux = Loss("flux", 1.0, flux_loss(found.compared_logits(0)[:count], previous, config.flux))
         if not config.dpo_beta:
             return *orpo_loss(chosen, rejected, config.orpo_lambda, config.likelihood_weight), flux
         with torch.no_grad():
-            reference = self.log_probabilities(self.initial, batch)[0]
-        return *dpo_loss(chosen, rejected, reference, config.dpo_beta, config.likelihood_weight), flux
+            initial = self.score(self.initial, batch, scored)
+        preference = dpo_loss(chosen, rejected, initial.means, config.dpo_beta, config.likelihood_weight)
+        if not config.prefix_kl_weight:
+            return *preference, flux
+        return *preference, flux, Loss("prefix_kl", config.prefix_kl_weight, prefix_divergence(found, initial))
 
-    def log_probabilities(
-        self, model: Callable[..., Any], batch: PairBatch
-    ) -> tuple[tuple[Tensor, Tensor], Tensor, Tensor]:
-        """Mean log-probabilities of both sides (B,), coarse logits (N, layout[0], C + 1), and scored (R, T)."""
+    def prefix_mask(self, batch: PairBatch) -> Tensor:
+        """(R, T) True for the patches of prefixes that the divergence is computed on: the same ones for a batch."""
+        if not (self.config.dpo_beta and self.config.prefix_kl_weight):
+            return torch.zeros_like(batch.scored_mask)
+        seed = int(batch.patches.clamp(min=0).sum()) % 2**31
+        drawn = torch.rand(batch.scored_mask.shape, generator=torch.Generator().manual_seed(seed)).to(self.device)
+        return (drawn < self.config.prefix_kl_ratio) & ~batch.scored_mask
+
+    def score(self, model: Callable[..., Any], batch: PairBatch, scored: Tensor) -> ScoredSides:
+        """The logits of the patches where scored (R, T), and the mean log-probabilities of both sides."""
         with autocast(self.device.type, self.config.precision):
-            logits, scored = teacher_forced(model, batch)
-        token_values = token_log_probabilities(logits, batch.patches[scored], self.model.config)
-        chosen, rejected = mean_log_probabilities(token_values, scored).chunk(2)
-        return (chosen, rejected), logits[0], scored
+            logits, kept = teacher_forced(model, batch, scored)
+        is_compared = kept & batch.scored_mask
+        at = is_compared[kept]
+        values = token_log_probabilities(tuple(one[at] for one in logits), batch.patches[is_compared], self.model.config)
+        chosen, rejected = mean_log_probabilities(values, is_compared).chunk(2)
+        return ScoredSides((chosen, rejected), logits, at, is_compared)
 
     @torch.no_grad()
     def validate(self, step: int) -> dict[str, float]:
@@ -302,9 +362,14 @@ class OrpoTask:
         return {} if self.validate_model is None else dict(self.validate_model(self.ema, step))
 
 
-def teacher_forced(model: Callable[..., Any], batch: PairBatch) -> tuple[tuple[Tensor, ...], Tensor]:
-    """Logits per level (N, layout[l], C + 1) of the N patches that are scored (R, T): neither prefix nor padding."""
-    output = model(*batch.model_inputs(), scored=batch.scored_mask)
+def teacher_forced(
+    model: Callable[..., Any], batch: PairBatch, scored: Tensor | None = None
+) -> tuple[tuple[Tensor, ...], Tensor]:
+    """Logits per level (N, layout[l], C + 1) of the N patches that are scored (R, T); by default all but prefixes.
+
+    Padding never is.
+    """
+    output = model(*batch.model_inputs(), scored=batch.scored_mask if scored is None else scored)
     return output.logits, output.scored
 
 

@@ -41,6 +41,16 @@ def with_phone_embeddings(model: Mars6, tokenizer: BPE) -> Mars6:
     return extended
 
 
+def train_phones_faster(model: Mars6, optimizer: torch.optim.Optimizer, lr_scale: float) -> None:
+    """Put the text embeddings into a parameter group with a learning rate of its own; letters do not change."""
+    weight = model.encoder.text_embedding.weight
+    letters = len(weight) - len(PHONE_TOKENS)
+    weight.register_hook(lambda gradient: torch.cat([torch.zeros_like(gradient[:letters]), gradient[letters:]]))
+    for group in optimizer.param_groups:
+        group["params"] = [parameter for parameter in group["params"] if parameter is not weight]
+    optimizer.add_param_group({"params": [weight], "weight_decay": 0.0, "lr_scale": lr_scale})
+
+
 def letters_of_phones() -> Mapping[str, Mapping[str, float]]:
     """The ratio of each letter among those that a phone is written with, by words of as many letters as phones."""
     words = [(word, phones) for word, phones in entries() if len(word) == len(phones)]

@@ -44,6 +44,7 @@ from marstts_lab.training.mars6.batches import Collator, Prefetcher, PretrainBat
 from marstts_lab.training.mars6.config import PretrainConfig
 from marstts_lab.training.mars6.guidance_distillation import distillation_loss, guided_probs
 from marstts_lab.training.mars6.letters_distillation import hidden_state_loss, target_probs
+from marstts_lab.training.mars6.phone_embeddings import train_phones_faster
 from marstts_lab.training.mars6.run_folder import EMA, MODEL, TEACHER, spoken_text
 from marstts_lab.training.optim import learning_rate, make_ema, make_optimizer, optimizer_step, update_ema
 
@@ -299,16 +300,6 @@ def next_token_losses(loss: NextTokenLoss, weight: float) -> list[Loss]:
     by_level = {"loss": loss.levels, "accuracy": loss.accuracy}
     named = {f"{name}{level}": value for name, levels in by_level.items() for level, value in enumerate(levels)}
     return [Loss("loss", weight, loss.total), *(Loss(name, 0.0, value) for name, value in named.items())]
-
-
-def train_phones_faster(model: Mars6, optimizer: torch.optim.Optimizer, lr_scale: float) -> None:
-    """Put the text embeddings into a parameter group with a learning rate of its own; letters do not change."""
-    weight = model.encoder.text_embedding.weight
-    letters = len(weight) - len(PHONE_TOKENS)
-    weight.register_hook(lambda gradient: torch.cat([torch.zeros_like(gradient[:letters]), gradient[letters:]]))
-    for group in optimizer.param_groups:
-        group["params"] = [parameter for parameter in group["params"] if parameter is not weight]
-    optimizer.add_param_group({"params": [weight], "weight_decay": 0.0, "lr_scale": lr_scale})
 
 
 def compile_layers(model: Mars6) -> None:
