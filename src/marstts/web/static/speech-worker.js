@@ -15,6 +15,7 @@ import { speak } from "./speech.js";
 import { warmUp } from "./warm-up.js";
 
 const MAX_THREADS = 2; // a step is small: more threads wait for each other
+const MIN_CORES = 4; // for more than one: threads wait by spinning, which takes the core of whatever else wants to run
 
 /** @type {any} */
 let site;
@@ -57,7 +58,8 @@ serve({
     site = described;
     const bytesOf = (/** @type {string} */ part) => (/** @type {number} */ bytes) => give({ part, bytes });
     runtime = await import(addressOf(site.parts, "ort.wasm.min.mjs"));
-    const threads = self.crossOriginIsolated ? Math.min(MAX_THREADS, navigator.hardwareConcurrency) : 1;
+    const mayShare = self.crossOriginIsolated && navigator.hardwareConcurrency >= MIN_CORES;
+    const threads = mayShare ? MAX_THREADS : 1;
     runtime.env.wasm.numThreads = threads;
     runtime.env.wasm.wasmPaths = { mjs: addressOf(site.parts, "ort-wasm-simd-threaded.mjs") };
     runtime.env.wasm.wasmBinary = await download(addressOf(site.parts, "ort-wasm-simd-threaded.wasm"), bytesOf("runtime"));
