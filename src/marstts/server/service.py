@@ -10,7 +10,7 @@ import ctypes
 import logging
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
@@ -220,8 +220,12 @@ class SpeechService:
     async def upload(
         self, name: str, recordings: Sequence[bytes], transcript: str, consent: str, caller: Caller
     ) -> tuple[StoredVoice, list[str]]:
-        """Clone recordings of one speaker on the thread for uploads, and keep the voice -> the voice, and warnings."""
-        return await self.run_upload(caller, lambda: self.voices.create(name, recordings, transcript, consent, caller))
+        """Clone recordings of one speaker on the thread for uploads, and keep the voice -> the voice, and warnings.
+
+        Another caller waits for the recording that is being cloned, not for all of them.
+        """
+        steps = self.voices.create(name, recordings, transcript, consent, caller)
+        return await self._uploads.run_steps(caller.name, lambda: self._with_model(lambda: next_step(steps)))
 
     async def mix(self, body: MixBody, caller: Caller) -> StoredVoice:
         """Mix voices of a caller on the thread for uploads, and keep the new one."""
@@ -241,6 +245,14 @@ class SpeechService:
     def _with_model(self, work: Callable[[], T]) -> T:
         with self.model.used():
             return work()
+
+
+def next_step(steps: Generator[None, None, T]) -> tuple[T] | None:
+    """Run a generator to where it yields, or to its end -> what it returns there."""
+    try:
+        return next(steps)
+    except StopIteration as end:
+        return (end.value,)
 
 
 def release_memory() -> None:
