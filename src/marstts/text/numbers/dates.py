@@ -198,7 +198,7 @@ def _is_time(match: re.Match[str]) -> bool:
         return (
             is_counted
             and _AFTER_DECADES.match(after) is None
-            and not after.startswith((" on", " or", " then", " until"))
+            and not after.startswith((" on", " or", " then", " until", " more", " extra", " passed"))
         )
     if match["decade"] in ("10", "100") and after.startswith(" of "):
         return False
