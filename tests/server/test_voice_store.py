@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import soundfile
 from api_server import TEXT, speech
@@ -22,9 +21,8 @@ from marstts.io import files
 from marstts.server.api_errors import ApiError
 from marstts.server.app import create_app
 from marstts.server.callers import ADMINISTRATOR
-from marstts.server.service import next_step
 from marstts.server.settings import ServeLimits, ServeSettings
-from marstts.server.voice_store import VoiceStore
+from marstts.server.voice_store import VoiceStore, next_step
 from marstts.synthesis.clone.packaged import OPENAI_VOICES, packaged_names
 from marstts.synthesis.clone.voice_folder import VoiceFolder
 from marstts.voice import Voice, average_voice
@@ -315,11 +313,11 @@ def test_a_voice_of_several_recordings_is_their_mean(
 def test_between_the_recordings_of_one_voice_another_one_is_cloned(
     synthesizer, reference: Waveform, recording: bytes, tmp_path: Path
 ):
-    clipped = encode(Waveform(np.clip(reference.samples * 30, -1, 1), reference.sample_rate), ".wav")
+    clipped = encode(Waveform((reference.samples * 40).clip(-1, 1), reference.sample_rate), ".wav")
     store = VoiceStore(synthesizer, tmp_path, ServeLimits())
-    several = store.create("Anna", [clipped, recording], "", CONSENT, ADMINISTRATOR)
+    several = store.create_in_steps("Anna", [clipped, recording], "", CONSENT, ADMINISTRATOR)
     assert next_step(several) is None and len(store) == 0
-    [(other, _)] = next_step(store.create("Bert", [recording], "", CONSENT, ADMINISTRATOR))
+    other, _warnings = store.create("Bert", [recording], "", CONSENT, ADMINISTRATOR)
     [(voice, warnings)] = next_step(several)
     assert (other.name, voice.name) == ("Bert", "Anna") and len(store) == 2
     assert any("clipped" in warning for warning in warnings)

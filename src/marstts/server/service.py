@@ -10,7 +10,7 @@ import ctypes
 import logging
 import os
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
@@ -30,7 +30,7 @@ from marstts.server.schemas import MixBody, SpeechBody
 from marstts.server.settings import ServeSettings
 from marstts.server.speech_job import FilePiece, JobScheduler, JobSpec, SharedBatch, make_pieces
 from marstts.server.uploads import UploadQueue
-from marstts.server.voice_store import CallersVoices, StoredVoice, VoiceStore
+from marstts.server.voice_store import CallersVoices, StoredVoice, VoiceStore, next_step
 from marstts.synthesis.clone.voice_folder import own_folder
 from marstts.synthesis.speaking import Speaking
 from marstts.synthesis.synthesizer import Synthesizer
@@ -224,7 +224,7 @@ class SpeechService:
 
         Another caller waits for the recording that is being cloned, not for all of them.
         """
-        steps = self.voices.create(name, recordings, transcript, consent, caller)
+        steps = self.voices.create_in_steps(name, recordings, transcript, consent, caller)
         return await self._uploads.run_steps(caller.name, lambda: self._with_model(lambda: next_step(steps)))
 
     async def mix(self, body: MixBody, caller: Caller) -> StoredVoice:
@@ -245,14 +245,6 @@ class SpeechService:
     def _with_model(self, work: Callable[[], T]) -> T:
         with self.model.used():
             return work()
-
-
-def next_step(steps: Generator[None, None, T]) -> tuple[T] | None:
-    """Run a generator to where it yields, or to its end -> what it returns there."""
-    try:
-        return next(steps)
-    except StopIteration as end:
-        return (end.value,)
 
 
 def release_memory() -> None:

@@ -16,6 +16,7 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 from marstts import audio
 from marstts.errors import AudioError, MarsError, TextError, VoiceError
@@ -34,6 +35,8 @@ from marstts.synthesis.clone.voice_folder import (
 )
 from marstts.synthesis.synthesizer import Synthesizer
 from marstts.voice import Voice, average_voice, mix_voices
+
+T = TypeVar("T")
 
 OPEN_VOICES = 64
 """Opened voices that are kept in memory, without their references."""
@@ -139,6 +142,15 @@ class VoiceStore:
 
     def create(
         self, name: str, recordings: Sequence[bytes], transcript: str, consent: str, caller: Caller
+    ) -> tuple[StoredVoice, list[str]]:
+        """`create_in_steps` at once -> the voice, and warnings about the recordings."""
+        steps = self.create_in_steps(name, recordings, transcript, consent, caller)
+        while (ended := next_step(steps)) is None:
+            pass
+        return ended[0]
+
+    def create_in_steps(
+        self, name: str, recordings: Sequence[bytes], transcript: str, consent: str, caller: Caller
     ) -> Generator[None, None, tuple[StoredVoice, list[str]]]:
         """Clone recordings of one speaker and keep the voice -> the voice, and warnings about the recordings.
 
@@ -228,6 +240,14 @@ class VoiceStore:
 
     def _all(self) -> list[StoredVoice]:
         return [voice for owner in owners(self._folder) for voice in self._of(owner)]
+
+
+def next_step(steps: Generator[None, None, T]) -> tuple[T] | None:
+    """Run a generator to where it yields, or to its end -> what it returns there."""
+    try:
+        return next(steps)
+    except StopIteration as end:
+        return (end.value,)
 
 
 class CallersVoices(Mapping[str, Voice]):

@@ -274,6 +274,12 @@ RULES: list[Rule] = [
         _read_dashed_date,
     ),
     rule(
+        "date.numeric",
+        r"(?P<before>\b(?:[Oo]n|[Bb]y|[Dd]ue|[Dd]ated|[Ss]ince|[Uu]ntil|[Bb]orn|[Ff]rom) )(?P<first>[0-9]{1,2})-"
+        r"(?P<second>[0-9]{1,2})-(?P<third>[0-9]{2})(?![0-9A-Za-z/-]|[.,:][0-9])",
+        lambda match: None if (date := _read_dashed_date(match)) is None else match["before"] + date,
+    ),
+    rule(
         "date.short",
         rf"(?P<before>\b(?:(?:{either(_BEFORE_DATES)}):?|[Oo]n|[Bb]y|[Uu]ntil|[Ss]ince|[Ff]rom|[Dd]ue|[Dd]ated|[Bb]efore"
         r"|[Aa]fter|[Ww]eek of|[Ss]ee you"
