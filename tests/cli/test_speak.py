@@ -165,7 +165,7 @@ def test_text_must_come_one_way(reference_file: Path):
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "utf-16-le", "utf-16-be"])
 def test_a_text_that_is_piped_or_in_a_file_may_be_utf16(reference_file: Path, encoding: str):
-    content = "The cat sat there.\r\n".encode(encoding)
+    content = "The cat sat there. \U0001f600\r\n".encode(encoding)  # whose second half ends with a zero byte
     Path("a.txt").write_bytes(content)
     voice = ["--reference", str(reference_file), "--json"]
     piped = RUN.invoke(app, ["speak", *voice], input=content)

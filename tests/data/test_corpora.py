@@ -301,6 +301,7 @@ def test_tables_of_common_kinds_are_understood(kind: str, tmp_path: Path) -> Non
         "a|It rained.|She sang all day.\nb|It snowed.|He left.\nc|No.|Who is there?",
         "a|bob\nb|bob\nc|bob\nd|bob",
         "a|HH IH1 R|bob\nb|AA1 R|bob\nc|DH AH0|bob",
+        "a|ɪt ɹˈeɪnd|bob\nb|hiː lˈɛft|anna\nc|ʃiː sˈæŋ|eve",  # each line has a name of its own
     ],
 )
 def test_tables_whose_text_is_uncertain_are_refused_with_the_remedy(table: str, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -100,3 +101,14 @@ def test_a_loop_of_a_constant_number_of_rounds_is_run(tmp_path: Path) -> None:
     path = tmp_path / "graph.onnx"
     path.write_bytes(graph_of([loop("n", [DOUBLE])], {"n": [5]}))
     assert np.array_equal(open_session(path).run(None, {"x": np.ones((2, 4), np.float32)})[0], np.full((2, 4), 32.0))
+
+
+@pytest.mark.parametrize("is_inner", [False, True])
+def test_graphs_of_very_many_nodes_are_refused_at_once(is_inner: bool, tmp_path: Path) -> None:
+    nodes = [helper.make_node("Identity", ["before" if is_inner else "x"], ["after"])] * 50_000
+    path = tmp_path / "graph.onnx"
+    path.write_bytes(graph_of([loop("n", nodes)] if is_inner else [*nodes, DOUBLE], {"n": [2]}))
+    started = time.process_time()
+    with pytest.raises(CheckpointError, match="more than 50000 nodes"):
+        open_session(path)
+    assert time.process_time() - started < 2.0

@@ -35,6 +35,28 @@ def test_another_caller_waits_for_the_work_at_hand_alone() -> None:
     assert asyncio.run(run()) == ["b0", "a0", "b1", "a1", "a2"]
 
 
+def test_between_two_steps_of_work_another_callers_work_is_done() -> None:
+    async def run() -> list[str]:
+        queue, done, free = UploadQueue(1, 10.0, "test"), [], threading.Event()
+
+        def step() -> tuple[int] | None:
+            free.wait()
+            done.append("a")
+            return (7,) if done.count("a") == 3 else None
+
+        heavy = asyncio.ensure_future(queue.run_steps("a", step))
+        await asyncio.sleep(0.01)
+        other = asyncio.ensure_future(queue.run("b", lambda: done.append("b")))  # fills the queue
+        await asyncio.sleep(0.01)
+        free.set()
+        assert await heavy == 7
+        await other
+        queue.close()
+        return done
+
+    assert asyncio.run(run()) == ["a", "b", "a", "a"]
+
+
 def test_in_a_full_queue_the_greediest_caller_gives_way_and_a_left_turn_is_passed_on() -> None:
     async def run() -> None:
         queue, free = UploadQueue(3, 10.0, "test"), threading.Event()

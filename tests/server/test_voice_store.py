@@ -22,7 +22,7 @@ from marstts.server.api_errors import ApiError
 from marstts.server.app import create_app
 from marstts.server.callers import ADMINISTRATOR
 from marstts.server.settings import ServeLimits, ServeSettings
-from marstts.server.voice_store import VoiceStore
+from marstts.server.voice_store import VoiceStore, next_step
 from marstts.synthesis.clone.packaged import OPENAI_VOICES, packaged_names
 from marstts.synthesis.clone.voice_folder import VoiceFolder
 from marstts.voice import Voice, average_voice
@@ -308,6 +308,19 @@ def test_a_voice_of_several_recordings_is_their_mean(
         assert voices["Both"].embeddings[role] != pytest.approx(voices["One"].embeddings[role], abs=1e-6)
     assert voices["Both"].prefix is not None and voices["Both"].reference == voices["One"].reference
     assert client.post("/v1/audio/speech", json=speech(voice="Both")).status_code == 200
+
+
+def test_between_the_recordings_of_one_voice_another_one_is_cloned(
+    synthesizer, reference: Waveform, recording: bytes, tmp_path: Path
+):
+    clipped = encode(Waveform((reference.samples * 40).clip(-1, 1), reference.sample_rate), ".wav")
+    store = VoiceStore(synthesizer, tmp_path, ServeLimits())
+    several = store.create_in_steps("Anna", [clipped, recording], "", CONSENT, ADMINISTRATOR)
+    assert next_step(several) is None and len(store) == 0
+    other, _warnings = store.create("Bert", [recording], "", CONSENT, ADMINISTRATOR)
+    [(voice, warnings)] = next_step(several)
+    assert (other.name, voice.name) == ("Bert", "Anna") and len(store) == 2
+    assert any("clipped" in warning for warning in warnings)
 
 
 def test_of_several_recordings_the_unusable_one_is_named(client: TestClient, recording: bytes, settings: ServeSettings):

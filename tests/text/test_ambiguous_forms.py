@@ -37,6 +37,8 @@ def test_a_saint_after_a_name_ends_no_sentence() -> None:
     [
         ("Rest 90s.", "Rest ninety seconds."),
         ("Wait 20s, then go.", "Wait twenty seconds, then go."),
+        ("Then 10s more.", "Then ten seconds more."),
+        ("In the 80s more people came.", "In the eighties more people came."),
         ("60s left on the clock", "sixty seconds left on the clock"),
         ("Run 5s, rest 30s", "Run five seconds, rest thirty seconds"),
         ("Skip 40s of ads.", "Skip forty seconds of ads."),
@@ -68,6 +70,10 @@ def test_seconds_are_no_decades(written: str, spoken: str) -> None:
         ("3, 5 and 7", "three, five and seven"),
         ("pages 4,5 and 6,7", "pages four, five and six, seven"),
         ("1,2 or 3 of 1,200", "one, two or three of one thousand two hundred"),
+        ("2,71828 in all", "two point seven one eight two eight in all"),
+        ("1.234,5 km", "one thousand two hundred and thirty-four point five kilometers"),
+        ("12.345,678 items", "twelve thousand three hundred and forty-five point six seven eight items"),
+        ("12,345 people", "twelve thousand three hundred and forty-five people"),
     ],
 )
 def test_a_decimal_comma_is_no_list(written: str, spoken: str) -> None:
@@ -131,6 +137,9 @@ def test_telephone_numbers_are_read_digit_by_digit(written: str, spoken: str) ->
 @pytest.mark.parametrize(
     ("written", "spoken"),
     [
+        ("On 1-2-24 we met.", "On the first of February, twenty twenty-four we met."),
+        ("by 3-11-99", "by the third of November, nineteen ninety-nine"),
+        ("a 4-3-12 split", "a four to three-twelve split"),
         ("due 17-05-24", "due the seventeenth of May, twenty twenty-four"),
         ("by 30-11-99.", "by the thirtieth of November, nineteen ninety-nine."),
         ("04-07-23 and 05-17-24", "the fourth of July, twenty twenty-three and May seventeenth, twenty twenty-four"),
@@ -179,6 +188,7 @@ def test_codes_are_no_chess(written: str, spoken: str) -> None:
 @pytest.mark.parametrize(
     ("written", "spoken"),
     [
+        ("flight 27L, car 12C", "flight twenty-seven L, car twelve C"),
         ("runway 27L", "runway twenty-seven L"),
         ("Runways 27L and 27R", "Runways twenty-seven L and twenty-seven R"),
         ("Land on 09R.", "Land on zero nine R."),

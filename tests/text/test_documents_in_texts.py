@@ -103,6 +103,7 @@ def test_the_sign_of_copyright_is_read(written: str, spoken: str) -> None:
 @pytest.mark.parametrize(
     ("written", "spoken"),
     [
+        ("5 mg·kg⁻¹·d⁻¹", "five milligrams per kilogram per day"),
         ("4 mg·mL⁻¹", "four milligrams per milliliter"),
         ("10 m·s⁻¹", "ten meters per second"),
         ("2 J·K⁻¹", "two joules per kelvin"),

@@ -10,6 +10,7 @@ import pytest
 
 from marstts.text.normalize import normalize
 from marstts.text.numbers.units import units
+from marstts.text.reading import read_text
 
 SPOKEN = re.compile(r"[A-Za-z.,?!;:'\" -]*")
 
@@ -193,3 +194,13 @@ def test_the_table_of_units_is_built_once() -> None:
 )
 def test_contractions_in_capitals_are_words_and_possessives_of_initialisms_are_not(written: str, spoken: str):
     assert normalize(written) == spoken
+
+
+@pytest.mark.parametrize("num_digits", [1, 2, 3, 4, 7, 8, 10, 11, 15, 16, 30])
+def test_a_line_of_digits_is_read_as_the_rules_read_it(num_digits: int) -> None:
+    rng = random.Random(num_digits)
+    for _ in range(5):
+        digits = str(rng.randrange(10 ** (num_digits - 1), 10**num_digits))
+        assert normalize(digits) + "." == normalize(f"{digits}.")
+        [step] = read_text(digits).passages[0].steps
+        assert (step.rule, step.written, step.read) == ("number.plain", digits, normalize(digits))

@@ -110,10 +110,11 @@ def utf16_of(content: bytes) -> str | None:
         if content.startswith(mark) and not content.startswith(codecs.BOM_UTF32_LE):
             return encoding
     sample = content[:SAMPLE_BYTES]
-    first, second = sample[::2], sample[1::2]
-    for zeros, others, encoding in ((second, first, "utf-16-le"), (first, second, "utf-16-be")):
-        if len(content) % 2 == 0 and 2 * zeros.count(0) > len(zeros) and 0 not in others:
-            return encoding
+    for zeros, encoding in ((sample[1::2], "utf-16-le"), (sample[::2], "utf-16-be")):
+        if len(content) % 2 == 0 and 2 * zeros.count(0) > len(zeros):
+            characters = sample.decode(encoding, "ignore")
+            if all(each >= " " or each.isspace() for each in characters):  # binary data has others
+                return encoding
     return None
 
 

@@ -21,6 +21,9 @@ from marstts.errors import CheckpointError
 MAX_ROUNDS = 1000
 """Rounds of all loops together; ours has one of seven, the positions of a patch."""
 
+MAX_NODES = 50_000
+"""Nodes of a graph and those within it: the runtime needs a kilobyte and more for each, a file twenty bytes."""
+
 MAX_AXES = 16
 MAX_AXIS = 2**40
 """Axes of a tensor, and numbers along one of them."""
@@ -111,10 +114,20 @@ def tensors_elsewhere(graph: Any) -> Iterator[tuple[Any, BytePlace, bool]]:
 
     Raises CheckpointError where any tensor is unusual, or the graph may repeat itself for longer than ours do.
     """
+    if _num_nodes(graph) > MAX_NODES:
+        raise CheckpointError(f"this ONNX graph has more than {MAX_NODES} nodes; do not use this model")
     yield from _tensors_of(graph, is_main=True)
     rounds = sum(_num_rounds(graph, node) for node in graph.node)
     if rounds > MAX_ROUNDS:
         raise _endless()
+
+
+def _num_nodes(graph: Any) -> int:
+    """Nodes of a graph and of all graphs within it; of many, those of the graph itself."""
+    if len(graph.node) > MAX_NODES:
+        return len(graph.node)
+    inner = (each.g for node in graph.node for each in node.attribute if each.HasField("g"))
+    return len(graph.node) + sum(map(_num_nodes, inner))
 
 
 def _tensors_of(graph: Any, *, is_main: bool) -> Iterator[tuple[Any, BytePlace, bool]]:

@@ -30,7 +30,7 @@ from marstts.server.schemas import MixBody, SpeechBody
 from marstts.server.settings import ServeSettings
 from marstts.server.speech_job import FilePiece, JobScheduler, JobSpec, SharedBatch, make_pieces
 from marstts.server.uploads import UploadQueue
-from marstts.server.voice_store import CallersVoices, StoredVoice, VoiceStore
+from marstts.server.voice_store import CallersVoices, StoredVoice, VoiceStore, next_step
 from marstts.synthesis.clone.voice_folder import own_folder
 from marstts.synthesis.speaking import Speaking
 from marstts.synthesis.synthesizer import Synthesizer
@@ -220,8 +220,12 @@ class SpeechService:
     async def upload(
         self, name: str, recordings: Sequence[bytes], transcript: str, consent: str, caller: Caller
     ) -> tuple[StoredVoice, list[str]]:
-        """Clone recordings of one speaker on the thread for uploads, and keep the voice -> the voice, and warnings."""
-        return await self.run_upload(caller, lambda: self.voices.create(name, recordings, transcript, consent, caller))
+        """Clone recordings of one speaker on the thread for uploads, and keep the voice -> the voice, and warnings.
+
+        Another caller waits for the recording that is being cloned, not for all of them.
+        """
+        steps = self.voices.create_in_steps(name, recordings, transcript, consent, caller)
+        return await self._uploads.run_steps(caller.name, lambda: self._with_model(lambda: next_step(steps)))
 
     async def mix(self, body: MixBody, caller: Caller) -> StoredVoice:
         """Mix voices of a caller on the thread for uploads, and keep the new one."""

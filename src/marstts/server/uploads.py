@@ -1,7 +1,7 @@
 """Work on uploaded files, in turns between callers; of each caller one at a time.
 
 Upstream: `service`.  Downstream: threads. A caller who sends many files waits for them; another one waits for at most
-the one that is at work, and not for that where there are several threads.
+the one that is at work, or its step, and not for that where there are several threads.
 """
 
 from __future__ import annotations
@@ -34,11 +34,21 @@ class UploadQueue:
 
     async def run(self, owner: str, work: Callable[[], T]) -> T:
         """Run work in its turn -> its result; ApiError 429 where too much waits, or for too long."""
+        return await self._run(owner, work, has_begun=False)
+
+    async def run_steps(self, owner: str, step: Callable[[], tuple[T] | None]) -> T:
+        """Run `step`, each time in a turn of its own, until it returns a result; errors as of `run`."""
+        ended = await self._run(owner, step, has_begun=False)
+        while ended is None:
+            ended = await self._run(owner, step, has_begun=True)
+        return ended[0]
+
+    async def _run(self, owner: str, work: Callable[[], T], *, has_begun: bool) -> T:
         loop = asyncio.get_running_loop()
         if len(self._working) < self._at_once and owner not in self._working:
             self._begin(owner)
         else:
-            await self._turn(owner, loop.create_future())
+            await self._turn(owner, loop.create_future(), has_begun=has_begun)
         future = self._pool.submit(work)
         future.add_done_callback(lambda _: None if loop.is_closed() else loop.call_soon_threadsafe(self._end, owner))
         return await asyncio.wrap_future(future)
@@ -47,10 +57,12 @@ class UploadQueue:
         """Wait for the work that runs; none is begun any more."""
         self._pool.shutdown(wait=True, cancel_futures=True)
 
-    async def _turn(self, owner: str, turn: asyncio.Future[None]) -> None:
-        if sum(map(len, self._waiting.values())) >= self._max:
+    async def _turn(self, owner: str, turn: asyncio.Future[None], *, has_begun: bool) -> None:
+        """Wait for a turn; work that has begun is the caller's next, and is not refused for want of room."""
+        if not has_begun and sum(map(len, self._waiting.values())) >= self._max:
             self._make_room(owner)
-        self._waiting.setdefault(owner, deque()).append(turn)
+        turns = self._waiting.setdefault(owner, deque())
+        turns.insert(0 if has_begun else len(turns), turn)
         try:
             await asyncio.wait_for(asyncio.shield(turn), self._max_seconds)
         except BaseException as error:

@@ -12,10 +12,11 @@ import io
 import threading
 import warnings
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 from marstts import audio
 from marstts.errors import AudioError, MarsError, TextError, VoiceError
@@ -34,6 +35,8 @@ from marstts.synthesis.clone.voice_folder import (
 )
 from marstts.synthesis.synthesizer import Synthesizer
 from marstts.voice import Voice, average_voice, mix_voices
+
+T = TypeVar("T")
 
 OPEN_VOICES = 64
 """Opened voices that are kept in memory, without their references."""
@@ -140,39 +143,48 @@ class VoiceStore:
     def create(
         self, name: str, recordings: Sequence[bytes], transcript: str, consent: str, caller: Caller
     ) -> tuple[StoredVoice, list[str]]:
+        """`create_in_steps` at once -> the voice, and warnings about the recordings."""
+        steps = self.create_in_steps(name, recordings, transcript, consent, caller)
+        while (ended := next_step(steps)) is None:
+            pass
+        return ended[0]
+
+    def create_in_steps(
+        self, name: str, recordings: Sequence[bytes], transcript: str, consent: str, caller: Caller
+    ) -> Generator[None, None, tuple[StoredVoice, list[str]]]:
         """Clone recordings of one speaker and keep the voice -> the voice, and warnings about the recordings.
 
-        The transcript is that of the first recording. Raises ApiError where a field is not as it must be, AudioError or
-        TextError for unusable recordings.
+        Yields between two recordings, of which one at a time is decoded, so that others' come between. One thread at a
+        time may be at work here: warnings are caught for the whole process. The transcript is that of the first
+        recording. Raises ApiError where a field is not as it must be, AudioError or TextError for unusable recordings.
         """
         folder = self._folder_of(caller.owner)
         with folder_errors():
             folder.check_free(name)
             folder.check_room(self._limits.voices)
         self._check_texts(transcript, consent)
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            voice = self._clone(recordings, transcript.strip() or None, name, consent)
-        with folder_errors():
-            kept = folder.add(voice, limit=self._limits.voices)
-        return stored_voice(kept, caller.owner), [str(warning.message) for warning in caught]
-
-    def _clone(self, recordings: Sequence[bytes], transcript: str | None, name: str, consent: str) -> Voice:
-        """One voice of several recordings, of which one at a time is decoded; an error says which one is unusable."""
-        voices, seconds, limit = [], 0.0, self._limits.recordings_seconds
+        clones: list[Voice] = []
+        seconds, found, limit = 0.0, [], self._limits.recordings_seconds
         for number, recording in enumerate(recordings, start=1):
-            with numbered(number, len(recordings)):
+            with numbered(number, len(recordings)), warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
                 waveform = audio.read(io.BytesIO(recording), max_seconds=self._limits.upload_seconds)
-                seconds += len(waveform.samples) / waveform.sample_rate
+                seconds += waveform.seconds
                 if number > 1 and seconds > limit:
                     raise AudioError(
                         f"with it, the recordings have more than {limit:.0f} s; give fewer or shorter ones"
                     )
                 is_first = number == 1
-                words = transcript if is_first else None
+                words = (transcript.strip() or None) if is_first else None
                 clone = self._synthesizer.clone(waveform, words, name=name, consent=consent, keep_reference=is_first)
-                voices.append(clone)
-        return average_voice(voices)
+                clones.append(clone)
+            found += [str(warning.message) for warning in caught]
+            if number < len(recordings):
+                del waveform
+                yield
+        with folder_errors():
+            kept = folder.add(average_voice(clones), limit=self._limits.voices)
+        return stored_voice(kept, caller.owner), found
 
     def mix(self, name: str, shares: Mapping[str, float], consent: str, caller: Caller) -> StoredVoice:
         """Mix voices, each with its share, and keep the new one; ApiError or VoiceError where that cannot be."""
@@ -228,6 +240,14 @@ class VoiceStore:
 
     def _all(self) -> list[StoredVoice]:
         return [voice for owner in owners(self._folder) for voice in self._of(owner)]
+
+
+def next_step(steps: Generator[None, None, T]) -> tuple[T] | None:
+    """Run a generator to where it yields, or to its end -> what it returns there."""
+    try:
+        return next(steps)
+    except StopIteration as end:
+        return (end.value,)
 
 
 class CallersVoices(Mapping[str, Voice]):

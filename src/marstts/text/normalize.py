@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 
 from marstts.text.blocks import Block, cut_blocks
+from marstts.text.numbers.words import year_or_number
 from marstts.text.rules.characters import fold_characters
 from marstts.text.rules.engine import Step, Trace
 from marstts.text.rules.punctuation import tidy_punctuation
@@ -24,6 +25,10 @@ MAX_PASSES = 12
 
 _PLAIN = re.compile(r"[A-Za-z][a-z]*(?:(?:[,;:.?!]? |-|')[A-Za-z][a-z]*)*[.?!]?")
 """Words and marks that stay as they are where no rule reads them, such as the words of a number."""
+
+
+_PLAIN_NUMBER = re.compile("0|[1-9][0-9]{0,30}")
+"""Digits alone in a block, which the last rule reads: a text may be lines of numbers, each of which is a new one."""
 
 
 def normalize(text: str) -> str:
@@ -63,6 +68,9 @@ def normalize_block(text: str, trace: Trace) -> str:
 @lru_cache(maxsize=1024)
 def _read_block(text: str) -> tuple[str, tuple[Step, ...], tuple[str, ...]]:
     """The spoken block, the steps of its first reading, and what has no reading in it."""
+    if _PLAIN_NUMBER.fullmatch(text):
+        spoken = year_or_number(text)
+        return spoken, (Step("number.plain", text, spoken),), ()
     trace = Trace()
     spoken = _normalize_once(text, trace)
     if spoken != text:

@@ -52,9 +52,16 @@ and usual after the last."""
 MAX_DURATION = 16
 """Durations that are told apart, in steps: 1.4 s."""
 
-USUAL_STEPS_PER_LETTER, STEPS_BEFORE_PAUSE, SHORT_WORD_FACTOR = 0.7, 2.0, 0.65
+USUAL_STEPS_PER_LETTER, STEPS_BEFORE_PAUSE, WEAK_WORD_FACTOR = 0.7, 2.0, 0.65
 """Usual duration of a word in steps: so many for each letter, and so many more before a mark. Words of `SHORT_WORD`
-letters at most are articles and the like, which are shorter by this factor."""
+letters at most are articles and the like, which are shorter by this factor, and so are `WEAK_WORDS`."""
+
+WEAK_WORDS = frozenset((
+    "that", "this", "than", "then", "them", "they", "their", "there", "these", "those", "with", "from", "into",
+    "upon", "have", "been", "were", "will", "would", "could", "should", "must", "does", "your", "some", "such",
+    "very", "when", "what", "which", "where", "because", "also", "each", "only",
+))  # fmt: skip
+"""Longer words that are rarely stressed."""
 
 DURATION_SPREAD = 0.4
 """Standard deviation of the logarithm of durations."""
@@ -178,7 +185,7 @@ class SentencePlaces:
     def usual_steps(self) -> NDArray[np.float32]:
         """(K,) usual duration of each word; 0 for what is no word."""
         usual = np.array([place.num_letters * USUAL_STEPS_PER_LETTER for place in self.places], np.float32)
-        usual[[place.num_letters <= SHORT_WORD for place in self.places]] *= SHORT_WORD_FACTOR
+        usual[[self._is_weak(place) for place in self.places]] *= WEAK_WORD_FACTOR
         usual[:-1][~self.is_word[1:]] += STEPS_BEFORE_PAUSE
         return usual * self.is_word
 
@@ -189,6 +196,10 @@ class SentencePlaces:
         unusual = np.log(np.arange(1, MAX_DURATION + 1) / usual) / DURATION_SPREAD
         prices = np.minimum(0.5 * unusual**2, MAX_DURATION_PRICE) * self.is_word[:, None]
         return prices.astype(np.float32)
+
+    def _is_weak(self, place: Place) -> bool:
+        letters = filter(str.isalnum, self.sentence[place.start : place.end].lower())
+        return place.num_letters <= SHORT_WORD or "".join(letters) in WEAK_WORDS
 
     @staticmethod
     def _skip_price(place: Place) -> float:

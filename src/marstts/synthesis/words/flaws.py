@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from marstts.audio import Waveform
 from marstts.synthesis.words.attention_path import PathSearch
 from marstts.synthesis.words.word_counts import MiscountKind, miscounted_words
-from marstts.synthesis.words.word_times import MIN_SKIPPED_LETTERS
+from marstts.synthesis.words.word_times import MIN_SKIPPED_LETTERS, attended_spans
 
 AT_END = 0.5
 """A step with this much attention to the end mark is after the last word."""
@@ -32,8 +32,8 @@ takes of mini have 1.3 to 7 and end quietly, those that break off in the last wo
 LOUD_END, LAST_STEPS = 0.5, 2
 """A take whose last steps are audible by this much breaks off."""
 
-MIN_SHARE_OF_DURATION, MIN_SHARE_BEFORE_PAUSE, MIN_SHORTENED_LETTERS = 0.38, 0.36, 4
-"""A word of so many letters is skipped if it is audible for less than this share of its usual duration."""
+MIN_SHARE_OF_DURATION, MIN_SHARE_BEFORE_PAUSE, MIN_SHORTENED_LETTERS = 0.6, 0.65, 4
+"""A word of so many letters is skipped if it gets attention for less than this share of its usual duration."""
 
 MAX_STEPS_IN_WORD = 18
 """1.5 s; the longest words of sound takes last 1.1 s."""
@@ -109,8 +109,8 @@ def find_flaws(
 def skipped_words(search: PathSearch, path: Sequence[int]) -> Iterator[tuple[int, int]]:
     """Places of words that the path passed over or hurried through, and the step where it did."""
     furthest, usual = max(path), search.places.usual_steps.tolist()
-    audible = np.bincount(path, weights=search.heard, minlength=len(usual)).tolist()
     visited = set(path)
+    spans = attended_spans(search) if search.knows_sound else {}
     for index in search.places.words:
         num_letters = search.places.places[index].num_letters
         if index >= furthest:
@@ -118,9 +118,9 @@ def skipped_words(search: PathSearch, path: Sequence[int]) -> Iterator[tuple[int
         step = next(step for step, here in enumerate(path) if here >= index)
         if index not in visited and num_letters >= MIN_SKIPPED_LETTERS:
             yield index, step
-        elif index in visited and num_letters >= MIN_SHORTENED_LETTERS and search.knows_sound:
+        elif index in spans and num_letters >= MIN_SHORTENED_LETTERS:
             share = MIN_SHARE_OF_DURATION if search.places.is_word[index + 1] else MIN_SHARE_BEFORE_PAUSE
-            if audible[index] < share * usual[index]:
+            if spans[index].num_steps < share * usual[index]:
                 yield index, step
 
 

@@ -21,12 +21,16 @@ from marstts.synthesis.words.written_forms import WrittenForm
 LAG_SECONDS = 0.056
 """Median over words, mini: a step moves its attention to a word this long after the sound of it has begun."""
 
-LAG_STEPS, MAX_LAG_STEPS = 0.66, 1.0
-"""The same in steps, and steps by which attention may follow the last sound of a word."""
+LAG_STEPS = 0.66
+"""The same in steps."""
 
-MAX_CLOSURE_FRAMES, MAX_BURST_FRAMES, MIN_QUIET_FRAMES, MIN_BURST = 12, 8, 3, 0.15
-"""Frames of a step within which the burst of a final "t" begins, and that it lasts at most; it is over after so many
-quiet ones. A frame that is this audible belongs to a burst."""
+END_SPREAD, FARTHEST_END, MAX_CLOSURE_FRAMES, MIN_FRAMES_OF_WORD = 4.25, 12, 8, 2
+"""Frames by which the end of sound usually lies beside that of attention where a pause follows, and at most behind it;
+frames of the closure before a final "t"; and those that a word lasts at least."""
+
+DOUBTFUL_SOUND, FRAMES_AFTER_SOUND = 0.15, 2
+"""A frame that is this audible may be of a word or of the pause after it. Words end so many frames after their sound by
+forced alignment."""
 
 MIN_WORD_SECONDS = 0.04
 """A word that was said lasts this long at least; it takes the time from its neighbors."""
@@ -75,29 +79,52 @@ class TimedSpan:
     confidence: float
 
 
+@dataclass(frozen=True)
+class AttendedSpan:
+    """Decoding steps in which a word has attention."""
+
+    last_step: int
+    """The last step of the path's first stretch in the word."""
+    start: float
+    """Steps from the beginning of the take."""
+    end: float
+    confidence: float
+
+    @property
+    def num_steps(self) -> float:
+        """Its duration, never negative."""
+        return max(0.0, self.end - self.start)
+
+
+def attended_spans(search: PathSearch) -> dict[int, AttendedSpan]:
+    """Place of each word in which the path has been -> when it has attention, the first time."""
+    attention = search.attention
+    steps = attention.tolist()
+    later = np.cumsum(attention[:, ::-1], axis=1)[:, ::-1].tolist()  # (T, K) attention to a place or later ones
+    stretches = first_stretches(search.path.tolist())
+    found: dict[int, AttendedSpan] = {}
+    for index in search.places.words:
+        if index not in stretches:
+            continue
+        first, last = stretches[index]
+        start, end = boundary(later, first, index), boundary(later, last + 1, index + 1)
+        confidence = sum(step[index] for step in steps[first : last + 1]) / (last + 1 - first)
+        found[index] = AttendedSpan(last, start, end, round(confidence, 3))
+    return found
+
+
 def timed_spans(search: PathSearch, *, finished_before: int | None = None) -> tuple[TimedSpan, ...]:
     """The words of a take that were said, in the order of the text.
 
     A word that is said twice counts the first time. `finished_before`: only words whose end lies before that step.
     """
-    if not search.num_steps:
-        return ()
-    attention = search.attention
-    steps = attention.tolist()
-    later = np.cumsum(attention[:, ::-1], axis=1)[:, ::-1].tolist()  # (T, K) attention to a place or later ones
-    stretches = first_stretches(search.path.tolist())
     found = []
-    for index in search.places.words:
-        if index not in stretches:
-            continue
-        first, last = stretches[index]
-        if finished_before is not None and last + 1 >= finished_before:
+    for index, span in attended_spans(search).items():
+        if finished_before is not None and span.last_step + 1 >= finished_before:
             break
-        start, end = boundary(later, first, index), boundary(later, last + 1, index + 1)
-        end = end_before_pause(search, first, last, end)
-        confidence = sum(step[index] for step in steps[first : last + 1]) / (last + 1 - first)
+        end = max(span.start, end_before_pause(search, span))
         place = search.places.places[index]
-        found.append(TimedSpan(place.start, place.end, start, max(start, end), round(confidence, 3)))
+        found.append(TimedSpan(place.start, place.end, span.start, end, span.confidence))
     return tuple(found)
 
 
@@ -187,30 +214,31 @@ def first_stretches(path: Sequence[int]) -> dict[int, tuple[int, int]]:
     return found
 
 
-def end_before_pause(search: PathSearch, first: int, last: int, end: float) -> float:
-    """`end` in steps of a word that the path is in from step `first` to `last`, moved to where its sound ends.
+def end_before_pause(search: PathSearch, span: AttendedSpan) -> float:
+    """Steps where a word ends that has attention in `span`.
 
-    Only before a pause, and where it is known what is audible. The closure of a final "t" looks like the pause, so a
-    short sound soon after it belongs to the word.
+    Only before a pause, and where it is known what is audible, is it not the end of that: sound belongs to the word and
+    silence to the pause, unless they are far from there. So a short sound after the closure of a final "t" is of the
+    word, and breath after the word is not.
     """
-    path, is_word = search.path, search.places.is_word
-    goes_on = last + 1 < len(path) and is_word[path[last + 1]]
+    path, is_word, end = search.path, search.places.is_word, span.end
+    goes_on = span.last_step + 1 < len(path) and is_word[path[span.last_step + 1]]
     if goes_on or not search.knows_sound:
         return end
     num_frames = search.audible.shape[1]
     audible = search.audible.reshape(-1)
-    inside = np.flatnonzero(audible[first * num_frames : (last + 1) * num_frames])
+    usual = (end - LAG_STEPS) * num_frames
+    first = max(int((span.start - LAG_STEPS) * num_frames) + MIN_FRAMES_OF_WORD, 0)
+    inside = np.flatnonzero(audible[first : (span.last_step + 1) * num_frames])
     if len(inside):
-        end = min(end, first + (int(inside[-1]) + 1) / num_frames + MAX_LAG_STEPS)
-    here = max(round((end - LAG_STEPS) * num_frames), 0)
-    bursts = np.flatnonzero(audible[here : here + MAX_CLOSURE_FRAMES] > MIN_BURST)
-    if not len(bursts):
+        usual = min(usual, float(first + inside[-1] + 1 + MAX_CLOSURE_FRAMES))
+    stop = min(int(usual) + FARTHEST_END, len(audible))
+    if stop <= first:
         return end
-    begin = here + int(bursts[0])
-    loud = np.flatnonzero(audible[begin : begin + MAX_BURST_FRAMES + MIN_QUIET_FRAMES] > MIN_BURST)
-    gaps = np.flatnonzero(np.diff(loud) > MIN_QUIET_FRAMES)
-    length = int(loud[gaps[0]] if len(gaps) else loud[-1]) + 1
-    return max(end, (begin + length) / num_frames + LAG_STEPS) if length <= MAX_BURST_FRAMES else end
+    gains = np.cumsum(audible[first:stop].astype(np.float64) - DOUBTFUL_SOUND)
+    ends = np.arange(first, stop + 1)
+    scores = np.concatenate([[0.0], gains]) - 0.5 * ((ends - usual) / END_SPREAD) ** 2
+    return float(ends[scores.argmax()] + FRAMES_AFTER_SOUND) / num_frames + LAG_STEPS
 
 
 def boundary(later: Sequence[Sequence[float]], step: int, place: int) -> float:

@@ -198,7 +198,7 @@ def _is_time(match: re.Match[str]) -> bool:
         return (
             is_counted
             and _AFTER_DECADES.match(after) is None
-            and not after.startswith((" on", " or", " then", " until"))
+            and not after.startswith((" on", " or", " then", " until", " more", " extra", " passed"))
         )
     if match["decade"] in ("10", "100") and after.startswith(" of "):
         return False
@@ -272,6 +272,12 @@ RULES: list[Rule] = [
         "date.numeric",
         r"(?<![0-9A-Za-z/.,:$£€-])(?P<first>[0-9]{2})-(?P<second>[0-9]{2})-(?P<third>[0-9]{2})(?![0-9A-Za-z/-]|[.,:][0-9])",
         _read_dashed_date,
+    ),
+    rule(
+        "date.numeric",
+        r"(?P<before>\b(?:[Oo]n|[Bb]y|[Dd]ue|[Dd]ated|[Ss]ince|[Uu]ntil|[Bb]orn|[Ff]rom) )(?P<first>[0-9]{1,2})-"
+        r"(?P<second>[0-9]{1,2})-(?P<third>[0-9]{2})(?![0-9A-Za-z/-]|[.,:][0-9])",
+        lambda match: None if (date := _read_dashed_date(match)) is None else match["before"] + date,
     ),
     rule(
         "date.short",

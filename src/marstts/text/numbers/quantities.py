@@ -138,6 +138,8 @@ def _read_comma(match: re.Match[str]) -> str | None:
     return match[0].replace(",", ".")
 
 
+_EXCHANGED = str.maketrans(".,", ",.")
+
 _THING = r"(?=[$£€¥₹]?[0-9])(?![0-9]{1,2}/[0-9])"
 
 RANGES = [
@@ -150,6 +152,16 @@ RANGES = [
         "number.indian",
         rf"{RUN}[0-9]{{1,2}}(?:,[0-9]{{2}}){{1,4}},[0-9]{{3}}(?![0-9]|,[0-9])",
         lambda match: match[0].replace(",", ""),
+    ),
+    rule(
+        "number.european",
+        r"(?<![0-9.,$£¥-])[0-9]{1,3}(?:\.[0-9]{3}){1,4},[0-9]{1,9}(?![0-9]|[.,][0-9])",
+        lambda match: match[0].translate(_EXCHANGED),
+    ),
+    rule(
+        "number.european",
+        r"(?<![0-9.,$£€¥(\[])[0-9]{1,3},[0-9]{4,9}(?![0-9]|[.,][0-9])",
+        lambda match: match[0].replace(",", "."),
     ),
     rule(
         "number.european",

@@ -287,7 +287,8 @@ _SOON = rf"(?=[0-9.,]{{1,40}}[ -]?[{re.escape(''.join(sorted({unit[0] for unit i
 _AFTER = r"(?![A-Za-z0-9']|\^)"
 _STOP = r"(?:\.(?= [a-z0-9@&]|[,;)]))?"
 
-_NAMES = either({*units(), *(unit.replace("μ", "µ") for unit in units()), "day", "week", "month", "year"})
+_TIMES = {"d": "day", "day": "day", "yr": "year", "year": "year"}
+_NAMES = either({*units(), *(unit.replace("μ", "µ") for unit in units()), *_TIMES, "week", "month"})
 _RAISED = "⁻[¹²³⁴]"
 _NEGATIVE = rf"(?:{_RAISED}|\^?[-\u2212][1-4](?![0-9])|\^\{{[-\u2212][1-4]\}})"
 _PRODUCT = (
@@ -309,7 +310,7 @@ def _read_product(match: re.Match[str]) -> str | None:
             return None
         if factor["negative"]:
             power = re.sub("[^0-9]", "", factor["negative"].translate(_RAISED_DIGITS))
-            under.append(factor["unit"] + (f"^{power}" if power != "1" else ""))
+            under.append(_TIMES.get(factor["unit"], factor["unit"]) + (f"^{power}" if power != "1" else ""))
         else:
             over.append(factor["unit"] + (factor["power"] or ""))
         place = factor.end()

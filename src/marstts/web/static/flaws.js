@@ -3,13 +3,14 @@
 // `synthesis.words.flaws`. What the package finds in the loudness (`word_counts`) is not looked for here.
 
 import { FRAMES_PER_STEP } from "./audible.js";
+import { attendedSpans } from "./words.js";
 
 /** @import {Path} from "./path.js" */
 
 export const [AT_END, MAX_STEPS_AT_END] = [0.5, 3];
 export const [MAX_STEPS_IN_WORD, STEPS_PER_LETTER] = [18, 3];
 const [MIN_AFTER_WORDS, MIN_AFTER_LOUD_END, LOUD_END, LAST_STEPS] = [0.6, 1.5, 0.5, 2];
-const [MIN_SHARE, MIN_SHARE_BEFORE_PAUSE, MIN_SHORTENED_LETTERS] = [0.38, 0.36, 4];
+const [MIN_SHARE, MIN_SHARE_BEFORE_PAUSE, MIN_SHORTENED_LETTERS] = [0.6, 0.65, 4];
 const [MIN_SKIPPED_LETTERS, MIN_REPEATED_PATCHES] = [3, 2];
 
 /**
@@ -36,20 +37,20 @@ export function findFlaws(path, patches, hasEnded) {
 }
 
 /** @param {Path} path @returns {Generator<[number, number]>} */
-function* skippedWords({ places, steps, heard, knowsSound }) {
+function* skippedWords(path) {
+  const { places, steps, knowsSound } = path;
   const furthest = Math.max(...steps);
-  const audible = new Float64Array(places.count);
-  steps.forEach((place, step) => (audible[place] += heard[step]));
-  const visited = new Set(steps);
+  const spans = attendedSpans(path);
   for (const index of places.words) {
     if (index >= furthest) return;
     const { letters } = places.places[index];
     const step = steps.findIndex((here) => here >= index);
     const share = places.isWord[index + 1] ? MIN_SHARE : MIN_SHARE_BEFORE_PAUSE;
-    if (!visited.has(index)) {
+    const span = spans.get(index);
+    if (!span) {
       if (letters >= MIN_SKIPPED_LETTERS) yield [index, step];
-    } else if (letters >= MIN_SHORTENED_LETTERS && knowsSound && audible[index] < share * places.usualSteps[index]) {
-      yield [index, step];
+    } else if (letters >= MIN_SHORTENED_LETTERS && knowsSound) {
+      if (Math.max(0, span.end - span.start) < share * places.usualSteps[index]) yield [index, step];
     }
   }
 }

@@ -5,7 +5,13 @@
 const [MIN_ATTENTION, BACKWARD_PRICE] = [1e-2, 5];
 const [SKIP_PRICE, SHORT_SKIP_PRICE, LAST_SKIP_PRICE, SHORT_WORD] = [3, 2, 4, 3];
 const [SILENT_WORD_PRICE, AUDIBLE_PAUSE_PRICE, AUDIBLE_END_PRICE, END_GAIN] = [1, 1.75, 1, 16];
-const [STEPS_PER_LETTER, STEPS_BEFORE_PAUSE, SHORT_WORD_FACTOR] = [0.7, 2, 0.65];
+const [STEPS_PER_LETTER, STEPS_BEFORE_PAUSE, WEAK_WORD_FACTOR] = [0.7, 2, 0.65];
+const WEAK_WORDS = new Set(
+  (
+    "that this than then them they their there these those with from into upon have been were will would could should " +
+    "must does your some such very when what which where because also each only"
+  ).split(" "),
+);
 const [DURATION_SPREAD, MAX_DURATION_PRICE] = [0.4, 6];
 export const MAX_DURATION = 16; // steps
 
@@ -99,7 +105,9 @@ export class SentencePlaces {
   /** Usual steps of a place; 0 for what is no word. @param {Place} place @param {number} index */
   usual({ kind, letters }, index) {
     if (kind !== "word") return 0;
-    const steps = letters * STEPS_PER_LETTER * (letters <= SHORT_WORD ? SHORT_WORD_FACTOR : 1);
+    const word = [...this.word(index).toLowerCase()].filter(isLetter).join("");
+    const isWeak = letters <= SHORT_WORD || WEAK_WORDS.has(word);
+    const steps = letters * STEPS_PER_LETTER * (isWeak ? WEAK_WORD_FACTOR : 1);
     return steps + (this.isWord[index + 1] ? 0 : STEPS_BEFORE_PAUSE);
   }
 

@@ -6,8 +6,9 @@ import { FRAMES_PER_STEP } from "./audible.js";
 /** @import {Path} from "./path.js" */
 /** @import {Word} from "./types.js" */
 
-const [LAG_SECONDS, LAG_STEPS, MAX_LAG_STEPS] = [0.056, 0.66, 1];
-const [MAX_CLOSURE_FRAMES, MAX_BURST_FRAMES, MIN_QUIET_FRAMES, MIN_BURST] = [12, 8, 3, 0.15];
+const [LAG_SECONDS, LAG_STEPS] = [0.056, 0.66];
+const [END_SPREAD, FARTHEST_END, MAX_CLOSURE_FRAMES, MIN_FRAMES_OF_WORD] = [4.25, 12, 8, 2];
+const [DOUBTFUL_SOUND, FRAMES_AFTER_SOUND] = [0.15, 2];
 const [MIN_WORD_SECONDS, MIN_SKIPPED_LETTERS] = [0.04, 3];
 
 const round = (/** @type {number} */ seconds) => Math.round(seconds * 1000) / 1000;
@@ -15,31 +16,44 @@ const total = (/** @type {number[]} */ values) => values.reduce((sum, value) => 
 
 /** @typedef {{first: number, last: number, start: number, end: number, confidence: number}} TimedSpan */
 
+/** @typedef {{lastStep: number, start: number, end: number, confidence: number}} AttendedSpan */
+
 /**
- * The words that were said, in steps of the take.
- * @param {Path} path @param {number} finishedBefore only words whose end lies before that step
- * @returns {TimedSpan[]}
+ * Place of each word in which the path has been -> when it has attention, the first time.
+ * @param {Path} path @returns {Map<number, AttendedSpan>}
  */
-export function timedSpans(path, finishedBefore = Infinity) {
-  const { places, steps, attention } = path;
+export function attendedSpans({ places, steps, attention }) {
   const stretches = firstStretches(steps);
   const later = attention.map((shares) => {
     const sums = Float64Array.from(shares);
     for (let place = sums.length - 2; place >= 0; place--) sums[place] += sums[place + 1];
     return sums;
   });
-  /** @type {TimedSpan[]} */
-  const spans = [];
+  const spans = new Map();
   for (const index of places.words) {
     const stretch = stretches.get(index);
     if (!stretch) continue;
     const [first, last] = stretch;
-    if (last + 1 >= finishedBefore) break;
-    const start = boundary(later, first, index);
-    const end = endBeforePause(path, first, last, boundary(later, last + 1, index + 1));
     const confidence = total(attention.slice(first, last + 1).map((shares) => shares[index])) / (last + 1 - first);
-    const place = places.places[index];
-    spans.push({ first: place.start, last: place.end, start, end: Math.max(start, end), confidence });
+    const [start, end] = [boundary(later, first, index), boundary(later, last + 1, index + 1)];
+    spans.set(index, { lastStep: last, start, end, confidence });
+  }
+  return spans;
+}
+
+/**
+ * The words that were said, in steps of the take.
+ * @param {Path} path @param {number} finishedBefore only words whose end lies before that step
+ * @returns {TimedSpan[]}
+ */
+export function timedSpans(path, finishedBefore = Infinity) {
+  /** @type {TimedSpan[]} */
+  const spans = [];
+  for (const [index, span] of attendedSpans(path)) {
+    if (span.lastStep + 1 >= finishedBefore) break;
+    const { start, confidence } = span;
+    const place = path.places.places[index];
+    spans.push({ first: place.start, last: place.end, start, end: Math.max(start, endBeforePause(path, span)), confidence });
   }
   return spans;
 }
@@ -63,21 +77,22 @@ function boundary(later, step, place) {
   return Math.min(Math.max(Math.min(step + 1, later.length) - after, first), step + 1);
 }
 
-/** @param {Path} path @param {number} first @param {number} last @param {number} end */
-function endBeforePause({ places, steps, audible, knowsSound }, first, last, end) {
-  if ((last + 1 < steps.length && places.isWord[steps[last + 1]]) || !knowsSound) return end;
-  const inside = audible.subarray(first * FRAMES_PER_STEP, (last + 1) * FRAMES_PER_STEP);
-  const lastHeard = inside.findLastIndex((share) => share > 0);
-  if (lastHeard >= 0) end = Math.min(end, first + (lastHeard + 1) / FRAMES_PER_STEP + MAX_LAG_STEPS);
-  const here = Math.max(Math.round((end - LAG_STEPS) * FRAMES_PER_STEP), 0);
-  const burst = audible.subarray(here, here + MAX_CLOSURE_FRAMES).findIndex((share) => share > MIN_BURST);
-  if (burst < 0) return end;
-  const begin = here + burst;
-  const near = audible.subarray(begin, begin + MAX_BURST_FRAMES + MIN_QUIET_FRAMES);
-  const loud = Array.from(near.keys()).filter((frame) => near[frame] > MIN_BURST);
-  const gap = loud.findIndex((frame, index) => index + 1 < loud.length && loud[index + 1] - frame > MIN_QUIET_FRAMES);
-  const length = (gap >= 0 ? loud[gap] : loud[loud.length - 1]) + 1;
-  return length <= MAX_BURST_FRAMES ? Math.max(end, (begin + length) / FRAMES_PER_STEP + LAG_STEPS) : end;
+/** Where a word ends: sound near the end of its attention is of it. @param {Path} path @param {AttendedSpan} span */
+function endBeforePause({ places, steps, audible, knowsSound }, { lastStep, start, end }) {
+  if ((lastStep + 1 < steps.length && places.isWord[steps[lastStep + 1]]) || !knowsSound) return end;
+  let usual = (end - LAG_STEPS) * FRAMES_PER_STEP;
+  const first = Math.max(Math.trunc((start - LAG_STEPS) * FRAMES_PER_STEP) + MIN_FRAMES_OF_WORD, 0);
+  const lastHeard = audible.subarray(first, (lastStep + 1) * FRAMES_PER_STEP).findLastIndex((share) => share > 0);
+  if (lastHeard >= 0) usual = Math.min(usual, first + lastHeard + 1 + MAX_CLOSURE_FRAMES);
+  const stop = Math.min(Math.trunc(usual) + FARTHEST_END, audible.length);
+  if (stop <= first) return end;
+  let [best, highest, gain] = [first, -Infinity, 0];
+  for (let frame = first; frame <= stop; frame++) {
+    const score = gain - 0.5 * ((frame - usual) / END_SPREAD) ** 2;
+    if (score > highest) [best, highest] = [frame, score];
+    gain += audible[frame] - DOUBTFUL_SOUND;
+  }
+  return (best + FRAMES_AFTER_SOUND) / FRAMES_PER_STEP + LAG_STEPS;
 }
 
 /**

@@ -166,10 +166,12 @@ def columns_by_content(rows: Sequence[Cells], width: int) -> Columns | None:
     values = {place: [cells[place] for cells in rows if cells[place]] for place in range(1, width)}
     places = [place for place in values if values[place]]
     places = [place for place in places if not _all(_LANGUAGE, values[place]) or len(places) == 1]
-    places = [place for place in places if not is_phones(values[place])]
-    sentences = [place for place in places if are_sentences(values[place])]
+    spoken = [place for place in places if not is_phones(values[place])]
+    sentences = [place for place in spoken if are_sentences(values[place])]
     texts = [place for place in sentences if not is_constant(values[place])] or sentences
-    labels = [place for place in places if place not in texts]
+    labels = [place for place in spoken if place not in texts]
+    if not texts and len(spoken) < len(places):  # its text is in phones only
+        return None
     if not texts:  # phrases without marks: the longest column
         texts = longest(labels, values)
         labels = [place for place in labels if place not in texts]
