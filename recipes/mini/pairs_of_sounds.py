@@ -123,7 +123,8 @@ def question_texts(rng: random.Random) -> Iterator[str]:
         yield rng.choice([
             f"{'Do' if many else 'Does'} {who} {do}?", f"Did {who} {do}?", f"{'Are' if many else 'Is'} {who} {be}?",
             f"{'Were' if many else 'Was'} {who} {be}?", f"{rng.choice(['Can', 'Could', 'Will', 'Should'])} {who} {do}?",
-            rng.choice(SHORT.split("|")), f"Is there a {thing}?", f"Have you seen the {thing}?", f"Is this the {thing}?",
+            rng.choice(SHORT.split("|")), f"Is there a {thing}?", f"Have you seen the {thing}?",
+            f"Is this the {thing}?",
             f"{who[0].upper()}{who[1:]} will {do}.", f"{who[0].upper()}{who[1:]} can {do}.",
             f"There is a {thing}.", f"{rng.choice(WH.split('|'))} {'they' if many else 'you'} {do}?",
         ])  # fmt: skip
@@ -153,7 +154,9 @@ def sample(
         done = 0 if begun is None else len(begun)
         limits.append(Limits(max(bounds.min_patches - done, 1), max(bounds.max_patches - done, 2)))
     rngs = [np.random.default_rng((seed, row)) for row in range(len(rows))]
-    found = generate(model.engine, prompts, top_p=[top_p] * len(rows), limits=limits, rngs=rngs, sampling=model.sampling)
+    found = generate(
+        model.engine, prompts, top_p=[top_p] * len(rows), limits=limits, rngs=rngs, sampling=model.sampling
+    )
     return [
         None if one.stop is not StopReason.EOS or len(one.tokens) < 2
         else one.tokens if begun is None else np.concatenate([begun, one.tokens])
@@ -188,7 +191,7 @@ class NameJudge:
 
 
 def phones(text: str) -> str:
-    """All words of a text in phones without stress, by the table or the letter-to-sound model; heteronyms as letters."""
+    """All words of a text in phones without stress; heteronyms as letters."""
     words = re.findall(r"[a-z']+", normalize(text).lower())
     return " ".join(phone.rstrip("012") for word in words for phone in (phones_of(word) or tuple(word)))
 
@@ -219,15 +222,25 @@ class EndJudge:
         return None if second is None else min(first, second)
 
 
-def name_pairs(session: ModelSession, batch: Sequence[tuple[str, str, Voice]], judge: NameJudge, seed: int) -> Iterator[tuple[Take, Take]]:
+def name_pairs(
+    session: ModelSession, batch: Sequence[tuple[str, str, Voice]], judge: NameJudge, seed: int
+) -> Iterator[tuple[Take, Take]]:
     """(chosen, rejected) of the texts where takes differ."""
     rows = [row for row in batch for _ in range(TAKES)]
     tokens = sample(session, [(text, voice, None) for text, _, voice in rows], TAKES_TOP_P, seed)
     rate = session.codec.spec.sample_rate
     for start in range(0, len(rows), TAKES):
-        takes = [as_take(session, *row, one) for row, one in zip(rows[start:], tokens[start : start + TAKES]) if one is not None]
+        takes = [
+            as_take(session, *row, one)
+            for row, one in zip(rows[start:], tokens[start : start + TAKES], strict=False)
+            if one is not None
+        ]
         scored = sorted((replace(one, value=judge.error_rate(one, rate)) for one in takes), key=lambda one: one.value)
-        if scored and scored[0].value <= MAX_CHOSEN and (scored[-1].value - scored[0].value) * len(phones(scored[0].text).split()) >= MIN_MARGIN - 1e-6:
+        if (
+            scored
+            and scored[0].value <= MAX_CHOSEN
+            and (scored[-1].value - scored[0].value) * len(phones(scored[0].text).split()) >= MIN_MARGIN - 1e-6
+        ):
             yield scored[0], scored[-1]
 
 
@@ -258,7 +271,7 @@ def question_pairs(
         up, down = [one for one in rated if one.value >= RISE], [one for one in rated if one.value <= FALL]
         if not up or not down:
             continue
-        for chosen, rejected in zip(reversed(up), down) if asks else [(down[0], up[-1])]:
+        for chosen, rejected in zip(reversed(up), down, strict=False) if asks else [(down[0], up[-1])]:
             if words.error_rate(chosen, rate) <= MAX_CHOSEN:
                 yield chosen, rejected
 

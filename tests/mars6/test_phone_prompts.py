@@ -7,7 +7,7 @@ import pytest
 
 from marstts.mars6.prompt import SPECIAL_TOKENS, sentence_spans
 from marstts.mars6.spelling import Spelling, read_aloud
-from marstts.text.phones import PHONE_TOKENS, RISING, readable
+from marstts.text.phones import FALLING, PHONE_TOKENS, RISING, readable
 from marstts.text.pronunciation.words import PhoneUse
 from marstts.text.reading import read_text
 from marstts.text.tokenizers.bpe import BPE
@@ -32,6 +32,17 @@ def test_a_given_pronunciation_is_exact_whatever_its_notation(written: str) -> N
     assert spoken(written, PhoneUse.GIVEN) == "Call {W AA1 T S} now."
     assert spoken(written, PhoneUse.NONE) == "Call wahts now."
     assert spoken(written, PhoneUse.KNOWN) == "{K AO1 L} {W AA1 T S} {N AW1}."
+
+
+def test_a_model_of_letters_may_read_marks_of_intonation_alone() -> None:
+    def read(written: str) -> str:
+        [sentence] = read_text(written).sentences
+        return read_aloud(sentence, Spelling.SIMPLE, PhoneUse.CONTOURS).text
+
+    assert read("Is [Watts]{W AA1 T S} in?") == f"Is wahts in{RISING}?"
+    assert read("Where is it?") == f"Where is it{FALLING}?"
+    assert read("Is it in[falling]?") == f"Is it in{FALLING}?"
+    assert read("It is in.") == "It is in."
 
 
 def test_the_noun_and_the_verb_differ_in_stress() -> None:

@@ -57,7 +57,7 @@ class Mars6Settings(Config):
     `em dashes`, for the published model, whose script has no hyphens."""
 
     phones: PhoneUse = PhoneUse.NONE
-    """Words that the model reads in phones, or `contours`, marks alone; others than `none` need a tokenizer with them."""
+    """What the model reads beside letters: phones, or marks of intonation alone; the tokenizer must have them."""
 
 
 def parse_settings(values: Mapping[str, Any], source: str) -> Mars6Settings:

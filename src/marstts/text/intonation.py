@@ -55,7 +55,8 @@ def contour_of(question: str) -> str | None:
     words = [word.lower() for word in _WORD.findall(question)]
     if not words:
         return None
-    if _TAG.search(question):
+    tag = _TAG.search(question)
+    if tag and (tag[0].startswith(",") or words[0] not in _QUESTION_WORDS):  # "Where is it?" has no tag
         return RISING
     clause = [word.lower() for word in _WORD.findall(question.rsplit(",", 1)[-1])] or words
     for start in (words[: _FIRST_WORDS + 1], clause[: _FIRST_WORDS + 1]):

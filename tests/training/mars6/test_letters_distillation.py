@@ -8,7 +8,7 @@ import pytest
 import torch
 from toy_training import CORPUS, TOKENIZER, config, task
 
-from marstts.text.phones import CHARACTERS, PHONE_TOKENS
+from marstts.text.phones import CHARACTERS, FALLING, PHONE_TOKENS, RISING
 from marstts_lab.training.loop import LoopConfig, run
 from marstts_lab.training.loss import values
 from marstts_lab.training.mars6.run_folder import init_from, open_run, trained_model
@@ -48,6 +48,9 @@ def test_new_phones_begin_as_the_letters_that_they_are_written_with(base: Path) 
     torch.testing.assert_close(rows[: len(before)], before)
     ratios = torch.nn.functional.cosine_similarity(rows[ids[CHARACTERS["B"]]], before, dim=1)
     assert int(ratios.argmax()) == learner.tokenizer.encode("b")[0]
+    for mark, character in ((RISING, "?"), (FALLING, ".")):
+        ratios = torch.nn.functional.cosine_similarity(rows[ids[mark]], before, dim=1)
+        assert int(ratios.argmax()) == learner.tokenizer.encode(character)[0]
 
 
 def test_the_teacher_reads_letters_and_the_student_phones(base: Path) -> None:

@@ -281,7 +281,9 @@ class OrpoTask:
         self.config, self.validate_model, self.num_pairs = config, validate_model, len(pairs)
         self.device = pick_device(config.device)
         self.model = make_ema(base).requires_grad_(True).to(self.device).train()
-        if config.dpo_beta:  # the margin compares two models: one with dropout would lose to the other at the first step
+        if (
+            config.dpo_beta
+        ):  # the margin compares two models: one with dropout would lose to the other at the first step
             disable_dropout(self.model)
         self.ema = make_ema(self.model)
         self.initial = make_ema(self.model) if config.dpo_beta else self.model
@@ -352,7 +354,9 @@ class OrpoTask:
             logits, kept = teacher_forced(model, batch, scored)
         is_compared = kept & batch.scored_mask
         at = is_compared[kept]
-        values = token_log_probabilities(tuple(one[at] for one in logits), batch.patches[is_compared], self.model.config)
+        values = token_log_probabilities(
+            tuple(one[at] for one in logits), batch.patches[is_compared], self.model.config
+        )
         chosen, rejected = mean_log_probabilities(values, is_compared).chunk(2)
         return ScoredSides((chosen, rejected), logits, at, is_compared)
 

@@ -15,16 +15,19 @@ from numpy.typing import NDArray
 from torch import nn
 
 from marstts.mars6.model import Mars6
-from marstts.text.phones import CHARACTERS, PHONE_TOKENS
+from marstts.text.phones import CHARACTERS, FALLING, PHONE_TOKENS, RISING
 from marstts.text.pronunciation.dictionary import entries
 from marstts.text.tokenizers.bpe import BPE
+
+MARK_SCALE = 0.7
+"""Of the embedding of the punctuation mark that a mark of pitch begins with."""
 
 
 def with_phone_embeddings(model: Mars6, tokenizer: BPE) -> Mars6:
     """The model with a row of the text embedding for each phone of the tokenizer, whose last ids these are.
 
-    A row is the mean of the embeddings of the phone's letters, weighted by how often it is written with them. Marks of
-    a sentence's pitch begin with zeros.
+    A row is the mean of the embeddings of the phone's letters, weighted by how often it is written with them. The marks
+    of a rise and of a fall begin near a question mark and a full stop, whose pitch they have.
     """
     letters = letters_of_phones()
     old = model.encoder.text_embedding.weight.detach()
@@ -34,6 +37,8 @@ def with_phone_embeddings(model: Mars6, tokenizer: BPE) -> Mars6:
     for phone, character in CHARACTERS.items():
         for letter, weight in letters[phone].items():
             rows[ids[character]] += weight * old[tokenizer.encode(letter)[0]]
+    for mark, character in ((RISING, "?"), (FALLING, ".")):
+        rows[ids[mark]] = MARK_SCALE * old[tokenizer.encode(character)[0]]
     extended = copy.deepcopy(model)
     extended.config = model.config.model_copy(update={"text_vocab_size": tokenizer.vocab_size})
     extended.encoder.text_embedding = nn.Embedding.from_pretrained(rows, freeze=False)

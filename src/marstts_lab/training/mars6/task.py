@@ -24,7 +24,6 @@ from marstts.mars6.objective import NextTokenLoss, flux_loss, next_token_loss, p
 from marstts.mars6.prompt import SPECIAL_TOKENS
 from marstts.nn.attention import length_mask
 from marstts.nn.transformer import CrossLayer, SelfLayer
-from marstts.text.phones import PHONE_TOKENS
 from marstts.text.tokenizers.bpe import BPE
 from marstts_lab.data.batching import BatchSampler, TrainingItem
 from marstts_lab.data.corpus import Corpus
