@@ -73,7 +73,7 @@ def _read_block(text: str) -> tuple[str, tuple[Step, ...], tuple[str, ...]]:
         return spoken, (Step("number.plain", text, spoken),), ()
     trace = Trace()
     spoken = _normalize_once(text, trace)
-    if spoken != text:
+    if spoken and spoken != text:
         spoken = _repeat(lambda each: _normalize_once(each, trace), spoken)
     return spoken, tuple(trace.steps), tuple(trace.left_out)
 

@@ -51,6 +51,7 @@ def fold_characters(text: str, trace: Trace | None = None) -> str:
     return _SPACE.sub(" ", text.translate(_FOLDED)).strip()
 
 
+@cache
 def is_readable(character: str) -> bool:
     """Whether a character is read, or its loss changes nothing (marks, spaces, joiners)."""
     if character.isascii() or character in _REPLACEMENTS or unicodedata.category(character)[0] not in _UNREADABLE:
