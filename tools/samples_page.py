@@ -23,7 +23,7 @@ FOLDER = Path(__file__).parents[1] / "docs" / "samples"
 
 SEED = 0
 
-TITLES = {"people": "Everyday sentences", "questions": "Questions", "names": "Names"}
+TITLES = {"people": "Everyday sentences", "questions": "Questions and their statements", "names": "Names"}
 """The tables of samples.toml, in the order of the page."""
 
 CORPORA = {"librispeech": "LibriSpeech", "vctk": "VCTK"}
