@@ -166,7 +166,7 @@ def sample(
 
 def as_take(session: ModelSession, text: str, speaker: str, voice: Voice, tokens: NDArray[np.int64]) -> Take:
     """Tokens as codes and sound."""
-    codes = session.model.codes(tokens)
+    codes = session.model.codes(tokens, np.random.default_rng(0), session.model.prompt(text, voice))
     return Take(text, speaker, voice, codes, session.decode(codes, voice).samples)
 
 
@@ -287,7 +287,9 @@ def as_pair(session: ModelSession, chosen: Take, rejected: Take, number: int, ki
     given = chosen.num_given if is_divided else 0
 
     def part(codes: Codes, start: int, end: int | None) -> Codes:
-        return [level[start * n : None if end is None else end * n] for level, n in zip(codes, per_patch, strict=True)]
+        return tuple(
+            level[start * n : None if end is None else end * n] for level, n in zip(codes, per_patch, strict=True)
+        )
 
     sides = [part(one.codes, given, None) for one in (chosen, rejected)]
     lines = [

@@ -14,6 +14,8 @@ import argparse
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
+
 from marstts.bundle import load_bundle
 from marstts.codec.base import Codes
 from marstts.mars6.config import IDENTITY, STYLE
@@ -33,7 +35,9 @@ def read_codes(folders: Sequence[Path], layout: Sequence[int]) -> Iterator[tuple
         shard = read_shard(path)
         for row, utterance in enumerate(shard.info.utterances):
             start, end = int(shard.offsets[row]), int(shard.offsets[row + 1])
-            codes = [level[start * n : end * n] for level, n in zip(shard.codes, layout, strict=True)]
+            codes = tuple(
+                level[start * n : end * n].astype(np.int64) for level, n in zip(shard.codes, layout, strict=True)
+            )
             embeddings = shard.embeddings_of([row])
             yield utterance, codes, {role: embeddings[role][0] for role in (IDENTITY, STYLE)}
 
@@ -54,7 +58,9 @@ def pairs_of(
     cut = max(min(len(raised[0]), len(recording[0])) - end_patches, 1)
 
     def part(codes: Codes, start: int, end: int | None) -> Codes:
-        return [level[start * n : None if end is None else end * n] for level, n in zip(codes, layout, strict=True)]
+        return tuple(
+            level[start * n : None if end is None else end * n] for level, n in zip(codes, layout, strict=True)
+        )
 
     up, down = part(raised, cut, None), part(recording, cut, None)
     for name, ending, chosen, rejected in (
