@@ -53,6 +53,7 @@ KINDS: dict[str, type[Config]] = {
     "mine": MineConfig,
     "pairs": RankConfig,
     "preference": PreferenceConfig,
+    "questions": PreferenceConfig,
 }
 """The configuration of a recipe's file, by the first word of its name: `codec_adversarial.toml` is a codec's."""
 

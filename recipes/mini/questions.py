@@ -17,22 +17,17 @@ from typing import Any
 
 from marstts import models
 from marstts.bundle import load_bundle
-from marstts.io.config import Config, read_config
+from marstts.io.config import read_config
 from marstts.text.phones import PHONE_TOKENS
 from marstts.text.pronunciation.words import PhoneUse
 from marstts_lab.data.held_out_people import refuse_test_people
 from marstts_lab.data.pairs import check_pairs, read_pairs
+from marstts_lab.preference.train import PreferenceConfig
 from marstts_lab.training.distributed import init_distributed, is_main
 from marstts_lab.training.loop import run
-from marstts_lab.training.mars6.orpo import OrpoConfig, OrpoTask, files_hash, open_orpo_run
+from marstts_lab.training.mars6.orpo import OrpoTask, files_hash, open_orpo_run
 from marstts_lab.training.mars6.phone_embeddings import with_phone_embeddings
 from marstts_lab.training.provenance import record_training
-
-
-class QuestionsConfig(Config):
-    """The configuration."""
-
-    orpo: OrpoConfig
 
 
 def main() -> None:
@@ -43,7 +38,7 @@ def main() -> None:
     parser.add_argument("--pairs", nargs="+", required=True)
     parser.add_argument("--config", type=Path, default=Path(__file__).with_name("questions.toml"))
     found = parser.parse_args()
-    config = read_config(QuestionsConfig, found.config)
+    config = read_config(PreferenceConfig, found.config)
     files = [(Path(path), int(times or 1)) for path, _, times in (one.partition(":") for one in found.pairs)]
     pairs = [pair for path, times in files for pair in read_pairs(path) for _ in range(times)]
     refuse_test_people(((pair.line.speaker, (pair.id,)) for pair in pairs), ", ".join(found.pairs))

@@ -12,6 +12,7 @@ usage="usage: recipes/mini/questions.sh WORK_FOLDER GENERATOR"
 work=${1:?$usage} generator=${2:?$usage} parent=${PARENT:-$here/../../src/marstts/models_data/mini}
 export OMP_NUM_THREADS=1
 mkdir -p "$work/questions"
+marstts doctor --extra train --folder "$work" --free-gb 1
 
 echo "1. Pairs: recordings with their raised copies, and ends of the generator's own takes."
 [ -e "$work/questions/raised.jsonl" ] || python "$here/raised_pairs.py" "$parent" "$work/questions/raised.jsonl" \
