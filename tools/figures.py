@@ -206,10 +206,17 @@ def evaluate(name: str, people: Path, whisper: str, work: Path, *options: str) -
     results = json.loads((work / name / "results.json").read_text(encoding="utf-8"))
     trials = [json.loads(line) for line in (work / name / "trials.jsonl").read_text(encoding="utf-8").splitlines()]
     used = {trial["speaker"] for trial in trials}
+    places = {str(people): "PEOPLE", str(work): "WORK", whisper: "WHISPER"}  # folders of this machine say nothing
+    results["metadata"] = {key: without_places(value, places) for key, value in results["metadata"].items()}
     results["metadata"]["people"] = sorted(used)
-    command = results["metadata"]["command"].replace(str(people), "PEOPLE").replace(str(work), "WORK")
-    results["metadata"]["command"] = command.replace(whisper, "WHISPER")
     save(f"{name}.json", results)
+
+
+def without_places(value: str, places: Mapping[str, str]) -> str:
+    """A line of metadata with names in place of folders."""
+    for folder, name in places.items():
+        value = value.replace(folder, name)
+    return value
 
 
 def run(*command: str) -> None:
