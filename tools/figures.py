@@ -244,7 +244,9 @@ def measure(people: Path, whisper: str, work: Path, only: list[str], also: list[
         measures = [word for name in ("speech", "concurrency", "cold-start", "memory") for word in ("--measure", name)]
         run("marstts", "benchmark", "--model", MODEL, "--engine", "onnx", *measures, "--lengths", "5,10,60",
             "--concurrency", "1", "--json", str(work / "speed.json"))  # fmt: skip
-        save("speed.json", json.loads((work / "speed.json").read_text(encoding="utf-8")))
+        results = json.loads((work / "speed.json").read_text(encoding="utf-8"))
+        results["metadata"]["command"] = without_places(results["metadata"]["command"], {str(work): "WORK"})
+        save("speed.json", results)
     if "words" in only:
         run("tools/word_times.py", "--seed", "3", "--output", str(work / "boundaries.json"))
         save("words/boundaries.json", json.loads((work / "boundaries.json").read_text(encoding="utf-8")))

@@ -13,10 +13,11 @@ from marstts_lab.training.loop import LoopConfig
 from marstts_lab.training.provenance import file_digests, name_parent, record_training
 
 
+@pytest.mark.parametrize("program", ["/usr/bin/marstts", "/usr/lib/marstts/__main__.py"])
 def test_a_run_says_its_command_configuration_data_and_parent(
-    toy_bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    program: str, toy_bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("sys.argv", ["/usr/bin/marstts", "train", "mars6", "--output", "my run"])
+    monkeypatch.setattr("sys.argv", [program, "train", "mars6", "--output", "my run"])
     manifest = tmp_path / "corpus/utterances.jsonl"
     manifest.parent.mkdir()
     manifest.write_text("one\n")

@@ -6,7 +6,9 @@ A record says what is known; a field that nobody recorded is empty. It changes n
 
 from __future__ import annotations
 
+import shlex
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +63,12 @@ def pass_on(source: Path, target: Path) -> None:
     """Give an exported part the record of the run that it is of, if that has one."""
     if (record := read_part(source)) is not None:
         write_part(record, target)
+
+
+def command_line() -> str:
+    """The command of this process, by the name of its program: `python -m marstts` is `marstts`."""
+    program = Path(sys.argv[0])
+    return shlex.join([program.parent.name if program.name == "__main__.py" else program.name, *sys.argv[1:]])
 
 
 def commit() -> str:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import shlex
-import sys
 from collections.abc import Sequence
 from datetime import date
 from enum import Enum
@@ -18,7 +16,7 @@ import typer
 import marstts
 from marstts.cli.terminal import check_not_read, messages, printed_warnings, say
 from marstts.errors import DataError
-from marstts.io.part_provenance import commit
+from marstts.io.part_provenance import command_line, commit
 from marstts.io.reading import printable_name, printable_text
 from marstts_lab.cli.ray_option import Ray
 from marstts_lab.data.ray_cluster import open_executor
@@ -233,7 +231,7 @@ def parse_speakers(speakers: str) -> tuple[int, list[str]]:
 
 def run_metadata() -> dict[str, Any]:
     """Date, version, command and machine of a run, for reports."""
-    command = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
+    command = command_line()
     machine = f"{os.cpu_count()} cores, {platform.machine()}, {platform.system()} {platform.release()}"
     return {
         "date": date.today().isoformat(),

@@ -7,8 +7,6 @@ Upstream: the commands that train.  Downstream: `marstts export` and the exports
 from __future__ import annotations
 
 import hashlib
-import shlex
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import date
@@ -18,7 +16,7 @@ from pathlib import Path
 from marstts.bundle import find_bundle, read_info
 from marstts.errors import CheckpointError
 from marstts.io.config import Config
-from marstts.io.part_provenance import MAX_TEXT, PartProvenance, commit, read_part, write_part
+from marstts.io.part_provenance import MAX_TEXT, PartProvenance, command_line, commit, read_part, write_part
 from marstts.onnx.revision import revision_of
 from marstts_lab.training.checkpoint import preferred
 
@@ -34,7 +32,7 @@ def record_training(
     before = read_part(folder)
     code = commit()
     record = PartProvenance(
-        command=shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])[:MAX_TEXT],
+        command=command_line()[:MAX_TEXT],
         commit=f"marstts {version('marstts')}" if code == "unknown" else code,
         configuration=config.model_dump(mode="json"),
         data=dict(data),
