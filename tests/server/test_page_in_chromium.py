@@ -180,7 +180,10 @@ class PageUser:
 
 
 @pytest.fixture
-def user(browser, server: LiveServer) -> Iterator[PageUser]:
+def user(browser, server: LiveServer, downloads: Path) -> Iterator[PageUser]:
+    for path in downloads.iterdir():
+        path.unlink()
+    browser.get_log("browser")  # what earlier pages met is taken out
     browser.execute_cdp_cmd("Storage.clearDataForOrigin", {"origin": server.address, "storageTypes": "local_storage"})
     user = PageUser(browser, server)
     yield user
