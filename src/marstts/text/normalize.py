@@ -13,6 +13,7 @@ from functools import lru_cache
 
 from marstts.text.blocks import Block, cut_blocks
 from marstts.text.numbers.words import year_or_number
+from marstts.text.placeholders import read_placeholders
 from marstts.text.rules.characters import fold_characters
 from marstts.text.rules.engine import Step, Trace
 from marstts.text.rules.punctuation import tidy_punctuation
@@ -99,7 +100,7 @@ def _normalize_once(text: str, trace: Trace) -> str:
 
     if _PLAIN.fullmatch(text) and not may_be_read(text):
         return text
-    text = leave_out_directions(text, trace)
+    text = read_placeholders(leave_out_directions(text, trace), trace)
     text = fold_characters(read_markup(text, trace), trace)
     if not text:
         return ""
