@@ -60,7 +60,7 @@ SPEECH_BAND, HIGH_BAND = (1_000, 3_400), (4_400, 6_500)
 """Hz; telephones have the first of these bands only."""
 
 TELEPHONE_DROP = 34.0
-"""Decibels between the bands. Forty recordings of people have 1 to 18; brought to 8 kHz and back they have 39 or more."""
+"""Decibels between the bands. 40 recordings of people have 1 to 18; brought to 8 kHz and back, 39 or more."""
 
 MIN_REFERENCE_LOUDNESS = -60.0
 """LUFS; quieter recordings are taken for silence."""
@@ -97,8 +97,8 @@ def clone(
     Raises AudioError if the recording is unreadable, silent, without speech or shorter than MIN_REFERENCE_SECONDS, or
     if it is longer than MAX_PREFIX_SECONDS and a deep clone would continue from all of it. Raises TextError if the
     transcript has no words, or too many. Warns (ReferenceWarning) of clipping, of sound under the voice, of less
-    than 16 kHz or no sound above 4 kHz, of a recording that is cut short, of a second speaker, of a long reference of which only the start is
-    used, and of a transcript that lacks words, with which the clone is shallow.
+    than 16 kHz or no sound above 4 kHz, of a recording that is cut short, of a second speaker, of a long reference of
+    which only the start is used, and of a transcript that lacks words, with which the clone is shallow.
     """
     source = source_name(reference)
     reader = model if transcript is not None and model is not None and follows_text(model) else None
