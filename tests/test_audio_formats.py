@@ -132,6 +132,19 @@ def test_an_mp3_without_a_length_is_read(samples, tag):
             audio.read(corrupt)
 
 
+@pytest.mark.parametrize("tag", [b"", b"ID3\3\0\0\0\0\0\x0a" + bytes(10)])
+@pytest.mark.parametrize("num_zeros", [1, 4, 5_000, 60_000])
+def test_an_mp3_behind_zero_bytes_is_read(num_zeros, tag):
+    mp3 = encoded(NOISE, "MP3", "MPEG_LAYER_III")
+    for start in (bytes(num_zeros) + tag, tag + bytes(num_zeros)):
+        assert audio.read(start + mp3).seconds == pytest.approx(2.0, abs=0.1)
+
+
+def test_zero_bytes_alone_are_no_audio():
+    with pytest.raises(AudioError):
+        audio.read(bytes(100_000))
+
+
 def test_an_mp3_is_read_where_libsndfile_refuses_the_stream(monkeypatch):
     content, opened = encoded(NOISE, "MP3", "MPEG_LAYER_III"), soundfile.SoundFile
     wav = encoded(NOISE, "WAV", "PCM_16")

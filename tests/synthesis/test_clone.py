@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from marstts.audio import Waveform, loudness_lufs, resample
+from marstts.audio import Waveform, loudness_lufs, read, resample
 from marstts.codec.toy import ToyCodec
 from marstts.errors import AudioError, TextError
 from marstts.speaker.toy import ToySpeakerEncoder
@@ -19,6 +19,7 @@ from marstts.synthesis.clone import (
     REFERENCE_LOUDNESS,
     ReferenceWarning,
     clone,
+    lacks_high_frequencies,
     prepare,
 )
 from marstts.voice import Voice
@@ -215,6 +216,18 @@ def test_a_room_with_noise_is_not_called_music(reference: Waveform, decibels: fl
 def test_telephone_quality_is_warned_about(reference: Waveform):
     with pytest.warns(ReferenceWarning, match="8 kHz, as telephones"):
         make_voice(resample(reference, 8_000))
+
+
+def test_telephone_quality_is_warned_about_at_any_sample_rate(reference: Waveform):
+    with pytest.warns(ReferenceWarning, match="no sound above 4 kHz, as of telephones"):
+        make_voice(resample(resample(reference, 8_000), 24_000))
+
+
+@pytest.mark.parametrize("file", ["LJ001-0008.flac", "sense-0930.flac"])
+def test_a_recording_of_a_person_is_not_called_a_telephone(file: str):
+    recording = read(Path(__file__).parents[1] / "audio" / file)
+    assert not lacks_high_frequencies(recording)
+    assert lacks_high_frequencies(resample(resample(recording, 8_000), 44_100))
 
 
 def test_a_recording_that_is_too_quiet_is_not_called_silent(reference: Waveform):

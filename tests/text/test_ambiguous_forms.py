@@ -198,3 +198,26 @@ def test_codes_are_no_chess(written: str, spoken: str) -> None:
 )
 def test_a_letter_after_the_number_of_a_place_is_no_unit(written: str, spoken: str) -> None:
     assert normalize(written) == spoken
+
+
+@pytest.mark.parametrize(
+    "citation",
+    [
+        "[Smith 2019]",
+        "[Smith et al., 2019; Jones 2020]",
+        "[see van der Berg and O'Neil, 2019a, p. 5]",
+        "[Müller & Li 1999, 2001b]",
+    ],
+)
+def test_authors_and_years_in_brackets_are_left_out(citation: str) -> None:
+    assert normalize(f"It grew {citation}. Then it fell.") == "It grew. Then it fell."
+    assert normalize(f"It grew. {citation} Then it fell.") == "It grew. Then it fell."
+
+
+@pytest.mark.parametrize("words", ["[July 2019]", "[Spring 2020]", "[In 2019]"])
+def test_dates_in_brackets_are_read(words: str) -> None:
+    assert "twenty" in normalize(f"He wrote it then {words} and left.")
+
+
+def test_a_citation_that_a_sentence_needs_is_read() -> None:
+    assert "Smith" in normalize("This was shown by [Smith 2019].")

@@ -116,6 +116,9 @@ def ogg_is_cut_short(file: BinaryIO, size: int) -> bool:
 MAX_FRAMES = 2_000_000
 """14 hours; what follows is not walked."""
 
+MAX_PADDING_BYTES = 2**16
+"""Zero bytes before the audio that are passed over: recorders and cut streams leave some."""
+
 _MARKS = (b"Xing", b"Info", b"VBRI")
 _TAGS = (b"TAG", b"APETAGEX", b"LYRICS", b"ID3", b"3DI")
 _BITRATES = {  # kbit/s by version 1 or other (2, 2.5) and layer; index 0 is "free format", 15 is not allowed
@@ -197,15 +200,23 @@ def xing_frame(header: bytes, frames: int) -> bytes:
 
 
 def after_tag(file: BinaryIO) -> int:
-    """End of an ID3v2 tag, if there is one."""
-    file.seek(0)
+    """Where the audio begins: behind an ID3v2 tag and zero bytes, of which the search is bounded."""
+    place = _after_zeros(file, 0)
+    file.seek(place)
     head = file.read(10)
     if head[:3] != b"ID3" or len(head) < 10:
-        return 0
+        return place
     length = 0
     for byte in head[6:10]:
         length = length << 7 | byte & 0x7F
-    return 10 + length + (10 if head[5] & 0x10 else 0)
+    return _after_zeros(file, place + 10 + length + (10 if head[5] & 0x10 else 0))
+
+
+def _after_zeros(file: BinaryIO, place: int) -> int:
+    """Offset of the first byte from `place` on that is not zero; `place` where none comes soon."""
+    file.seek(place)
+    padding = file.read(MAX_PADDING_BYTES)
+    return place + len(padding) - len(padding.lstrip(b"\0")) if padding.strip(b"\0") else place
 
 
 def frame_length(header: bytes) -> int | None:

@@ -168,6 +168,10 @@ def open_soundfile(file: BinaryIO, whole: bool) -> soundfile.SoundFile:
     start = file.read(4)
     if whole and start == b"OggS" and ogg_is_cut_short(file, file.seek(0, io.SEEK_END)):
         raise CorruptStream("its last page is missing")
+    is_padded = start[:1] == b"\0"
+    if is_padded:
+        file.seek(completeness.after_tag(file))
+        start = file.read(4)
     if not completeness.is_mpeg(start):
         return open_in_place(file)
     found = completeness.walk(file)
@@ -177,6 +181,8 @@ def open_soundfile(file: BinaryIO, whole: bool) -> soundfile.SoundFile:
         if whole and found.is_broken:
             raise CorruptStream("something else than audio lies within it")
         return open_mp3_copy(completeness.missing_header(file, found), file, found.first)
+    if is_padded:
+        return open_mp3_copy(b"", file, found.first)
     try:
         return open_in_place(file)
     except soundfile.SoundFileError:

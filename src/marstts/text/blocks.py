@@ -157,23 +157,27 @@ class BlockCutter:
         if was_open:
             for line in self._matter.given_back():
                 yield from self._end_line(line)
-        if not text.strip():
+        stripped = text.strip()
+        if not stripped:
             self._in_remark, self._after_blank = False, True
             if not self._in_subtitles:  # a sentence may go on in the next subtitle
                 yield from self._give_name()
                 yield from self._close_passage(ends_paragraph=True)
             return
-        if TIMING.fullmatch(text):
+        if "->" in text and TIMING.fullmatch(text):
             self._in_subtitles, self._name = True, ""
-        elif HEADER.fullmatch(text) or (self._in_subtitles and self._after_blank and REMARK.fullmatch(text)):
+        elif ("WEBVTT" in text and HEADER.fullmatch(text)) or (
+            self._in_subtitles and self._after_blank and REMARK.fullmatch(text)
+        ):
             self._in_subtitles = self._in_remark = True
         elif self._in_remark:
             pass
-        elif self._after_blank and (text.strip().isdigit() or (self._in_subtitles and NAME.fullmatch(text))):
+        elif self._after_blank and (stripped.isdigit() or (self._in_subtitles and NAME.fullmatch(text))):
             yield from self._give_name()
             self._name = text
         else:
-            yield from self._give_name()
+            if self._name:
+                yield from self._give_name()
             yield from self._end_line(PLACED.sub("", text) if self._in_subtitles else text)
         self._after_blank = False
 
@@ -231,20 +235,24 @@ class BlockCutter:
         """Append a plain line to the passage, or end the passage and begin another."""
         if self._passage and not goes_on:
             yield from self._close_passage()
+        if not self._passage:
+            self._passage = self._last_line = line
+            return
         if is_divided(self._passage, line):
             self._passage, glue = without_hyphen(self._passage), ""
             line = line.lstrip()
         else:
-            glue = "" if not self._passage or self._passage.endswith((" ", "-")) else " "
+            glue = "" if self._passage.endswith((" ", "-")) else " "
         self._passage += glue + line
         self._last_line = line
 
     def _close_passage(self, kind: LineKind = LineKind.PLAIN, *, ends_paragraph: bool = False) -> Iterator[Block]:
-        if self._passage.strip():
+        text = self._passage.strip()
+        if text:
             is_heading = kind is LineKind.HEADING or ends_paragraph
-            if is_heading and self._passage.strip() in ("I", "I."):
-                self._passage = "1"  # the first chapter; elsewhere "I" is a word
-            yield Block(inline(self._passage.strip()), kind, True, ends_paragraph=ends_paragraph)
+            if is_heading and text in ("I", "I."):
+                text = "1"  # the first chapter; elsewhere "I" is a word
+            yield Block(inline(text), kind, True, ends_paragraph=ends_paragraph)
         self._passage, self._last_line, self._width, self._scanned = "", "", 0, 0
 
     def _cut_passage(self) -> Iterator[Block]:

@@ -15,6 +15,7 @@ _BEFORE = re.compile(
     r"(?P<whole>(?:[A-Za-z\u00c0-\u024f'\u2019]+-)*)(?P<first>[A-Za-z\u00c0-\u024f]+)"
     r"(?P<mark>[-\u2010\u00ac\u00ad])[ \t]*\Z"
 )
+_HYPHENS = ("-", "\u2010", "\u00ac", "\u00ad")
 _AFTER = re.compile(r"\s*(?P<second>[a-z\u00df-\u024f]+)")
 _SHORT_SECOND = frozenset(("in", "up", "on", "by", "to", "do", "go", "it", "so", "me"))
 """Words of two letters that end a compound; others are endings: "-al", "-ed"."""
@@ -33,6 +34,8 @@ _ENDINGS = (
 
 def is_divided(passage: str, line: str) -> bool:
     """Whether the word at the end of `passage` goes on at the beginning of `line`, without the hyphen between."""
+    if not passage[-60:].rstrip(" \t").endswith(_HYPHENS):
+        return False
     before, after = _BEFORE.search(passage[-60:]), _AFTER.match(line)
     if before is None or after is None:
         return False

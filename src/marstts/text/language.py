@@ -59,7 +59,7 @@ def describe_left_out(runs: Iterable[str]) -> str | None:
 
 def warnings_of(left_out: Iterable[str], text: str) -> list[str]:
     """Warnings for the user: characters without a reading, and a language that the model does not speak."""
-    runs = list(left_out)
+    runs = list(dict.fromkeys(left_out))
     found = [describe_left_out(run for run in runs if not is_no_pronunciation(run))]
     if odd := list(dict.fromkeys(run for run in runs if is_no_pronunciation(run))):
         shown = " ".join("".join(map(_printable, run[:MAX_RUN_CHARACTERS])) for run in odd[:MAX_SHOWN])

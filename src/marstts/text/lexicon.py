@@ -47,6 +47,9 @@ ATTRIBUTES = rf"\{{:?\s{{0,3}}{_ATTRIBUTE}(?:\s{{1,3}}{_ATTRIBUTE}){{0,9}}\s{{0,
 """Pattern of the attributes that Pandoc and its kin put behind a word: `{.smallcaps}`, `{#id lang=fr}`."""
 
 _ATTRIBUTES = re.compile(ATTRIBUTES)
+_PLACEHOLDER = re.compile(r"[A-Za-z]{1,40}(?:_[A-Za-z0-9]{1,40}){1,8}")
+"""The name in a placeholder of a template, `{first_name}`, which is no respelling."""
+
 OVERRIDE = r"\[(?P<word>[^\[\]{}]{1,80})\]\{(?P<say>[^{}]{1,200})\}"
 """Pattern of a word with its pronunciation, and of what looks like one in code, formulas and markup."""
 
@@ -215,6 +218,8 @@ def apply_overrides(text: str, trace: Trace) -> str:
         said = read_override(match)
         if said is not None:
             return _record(match["word"], said, trace)
+        if _PLACEHOLDER.fullmatch(match["say"]):
+            return f"{match['word']} {match['say'].replace('_', ' ')}"
         trace.leave_out(match[0])
         return read_as_text(match)
 

@@ -122,6 +122,8 @@ def _without_forum_marks(text: str) -> str:
 @lru_cache(maxsize=1024)
 def read_line(line: str) -> MarkdownLine:
     """The kind and the text of one line that stands outside of code."""
+    if line.lstrip()[:1].isalnum():
+        return MarkdownLine(LineKind.PLAIN, line)  # every mark begins with a sign
     line = _QUOTE.sub("", line, count=1)
     if _FENCE.fullmatch(line):
         return MarkdownLine(LineKind.FENCE, "")

@@ -13,6 +13,7 @@ from functools import lru_cache
 
 from marstts.text.blocks import Block, cut_blocks
 from marstts.text.numbers.words import year_or_number
+from marstts.text.placeholders import read_placeholders
 from marstts.text.rules.characters import fold_characters
 from marstts.text.rules.engine import Step, Trace
 from marstts.text.rules.punctuation import tidy_punctuation
@@ -24,7 +25,8 @@ MAX_PASSES = 12
 
 
 _PLAIN = re.compile(r"[A-Za-z][a-z]*(?:(?:[,;:.?!]? |-|')[A-Za-z][a-z]*)*[.?!]?")
-"""Words and marks that stay as they are where no rule reads them, such as the words of a number."""
+"""Words and marks that stay as they are where no rule reads them, such as the words of a number: nothing to tidy, no
+symbol, no initialism."""
 
 
 _PLAIN_NUMBER = re.compile("0|[1-9][0-9]{0,30}")
@@ -94,11 +96,16 @@ def join_blocks(blocks: Iterable[tuple[Block, str, Trace]]) -> str:
 
 
 def _normalize_once(text: str, trace: Trace) -> str:
-    from marstts.text.rules.order import may_be_read, read_markup, read_written_forms  # the tables take 0.2 s
+    from marstts.text.rules.order import may_be_read, read_markup, read_signs, read_written_forms  # 0.2 s
 
     if _PLAIN.fullmatch(text) and not may_be_read(text):
         return text
-    text = leave_out_directions(text, trace)
+    text = read_placeholders(leave_out_directions(text, trace), trace)
     text = fold_characters(read_markup(text, trace), trace)
-    text = tidy_punctuation(read_written_forms(text, trace))
+    if not text:
+        return ""
+    text = read_written_forms(text, trace)
+    if _PLAIN.fullmatch(text):
+        return text
+    text = tidy_punctuation(read_signs(text, trace))
     return text if any(character.isalpha() for character in text) else ""

@@ -228,7 +228,7 @@ def _read_block(block: Block, style: Segment, default: str | None, manner: Manne
         scene = replace(style, boundary=Boundary.SCENE, pause_seconds=pauses.added(Boundary.SCENE))
         return Passage("", (scene,), (), ()), style.voice
     start = 0
-    for mark in MARK.finditer(block.text):
+    for mark in MARK.finditer(block.text) if "[" in block.text else ():
         segments += _speak(block, start, mark.start(), style, default, manner, trace)
         if mark["voice"] is None:
             segments = _pause_after(segments, _seconds(mark), style)
@@ -244,7 +244,7 @@ def _read_block(block: Block, style: Segment, default: str | None, manner: Manne
         segments[-1] = _ended(segments[-1], Boundary.HEADING, pauses)
     if segments and block.ends_paragraph:
         segments[-1] = _ended(segments[-1], Boundary.PARAGRAPH, pauses)
-    written = written_words(_VOICE.sub(" ", block.text)).strip()
+    written = written_words(_VOICE.sub(" ", block.text) if "[" in block.text else block.text).strip()
     return Passage(written, tuple(segments), tuple(trace.steps), tuple(trace.left_out)), style.voice
 
 
@@ -253,6 +253,8 @@ def _speak(
 ) -> list[Segment]:
     """The segments of a part of a block; what is said in it has a voice of its own where it has no other."""
     quotes = block.quotes if style.voice == default else ()
+    if not quotes:
+        return _sentences(_respelled(block.text[start:end], manner.lexicon, trace), style, manner, trace)
     cuts = sorted({start, end, *(place for quote in quotes for place in quote if start < place < end)})
     segments: list[Segment] = []
     for first, last in pairwise(cuts):
@@ -270,10 +272,13 @@ def _respelled(text: str, lexicon: Lexicon, trace: Trace) -> str:
 def _sentences(text: str, style: Segment, manner: Manner, trace: Trace) -> list[Segment]:
     sentences = split_sentences(manner.spell(text, trace), manner.max_characters)
     return [
-        replace(
-            style,
+        Segment(
             text=sentence,
             pause_seconds=usual_pause(sentence, Boundary.SENTENCE, manner.pauses),
+            rate=style.rate,
+            voice=style.voice,
+            duration=style.duration,
+            boundary=style.boundary,
         )
         for sentence in sentences
         if any(character.isalnum() for character in sentence)

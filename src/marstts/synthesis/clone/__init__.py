@@ -56,6 +56,12 @@ below it; an unclipped sine has three times as many."""
 MIN_FULL_RATE = 16_000
 """Hz; recordings of less lack a part of what makes a voice."""
 
+SPEECH_BAND, HIGH_BAND = (1_000, 3_400), (4_400, 6_500)
+"""Hz; telephones have the first of these bands only."""
+
+TELEPHONE_DROP = 34.0
+"""Decibels between the bands. 40 recordings of people have 1 to 18; brought to 8 kHz and back, 39 or more."""
+
 MIN_REFERENCE_LOUDNESS = -60.0
 """LUFS; quieter recordings are taken for silence."""
 
@@ -91,8 +97,8 @@ def clone(
     Raises AudioError if the recording is unreadable, silent, without speech or shorter than MIN_REFERENCE_SECONDS, or
     if it is longer than MAX_PREFIX_SECONDS and a deep clone would continue from all of it. Raises TextError if the
     transcript has no words, or too many. Warns (ReferenceWarning) of clipping, of sound under the voice, of less
-    than 16 kHz, of a recording that is cut short, of a second speaker, of a long reference of which only the start is
-    used, and of a transcript that lacks words, with which the clone is shallow.
+    than 16 kHz or no sound above 4 kHz, of a recording that is cut short, of a second speaker, of a long reference of
+    which only the start is used, and of a transcript that lacks words, with which the clone is shallow.
     """
     source = source_name(reference)
     reader = model if transcript is not None and model is not None and follows_text(model) else None
@@ -207,6 +213,11 @@ def prepare(recording: Waveform, sample_rate: int, source: str) -> Waveform:
             f"{source}: the recording has {recording.sample_rate / 1000:g} kHz, as telephones have, so the voice may "
             f"sound dull; one of {MIN_FULL_RATE // 1000} kHz or more would be better"
         )
+    elif lacks_high_frequencies(recording):
+        warn(
+            f"{source}: the recording has no sound above 4 kHz, as of telephones, whatever its sample rate, so the "
+            f"voice may sound dull; one that was recorded with {MIN_FULL_RATE // 1000} kHz or more would be better"
+        )
     return audio.normalize_loudness(waveform, REFERENCE_LOUDNESS)
 
 
@@ -232,6 +243,16 @@ def is_clipped(waveform: Waveform) -> bool:
     at_the_peak = (relative >= 0.995).mean()
     below_it = ((relative >= 0.985) & (relative < 0.99)).mean()
     return bool(at_the_peak > CLIPPED_RATIO and at_the_peak > CLIPPED_PILE * below_it)
+
+
+def lacks_high_frequencies(waveform: Waveform) -> bool:
+    """Return True where the spectrum ends below 4 kHz: a recording of 8 kHz that was brought to another rate."""
+    size = waveform.sample_rate // 25
+    frames = waveform.samples[: len(waveform.samples) // size * size].reshape(-1, size) * np.hanning(size)
+    power = (np.abs(np.fft.rfft(frames, axis=-1)) ** 2).mean(axis=0)
+    hertz = np.fft.rfftfreq(size, 1 / waveform.sample_rate)
+    low, high = (power[(hertz >= start) & (hertz < end)].mean() for start, end in (SPEECH_BAND, HIGH_BAND))
+    return bool(high < low * 10 ** (-TELEPHONE_DROP / 10))
 
 
 def first_seconds(waveform: Waveform) -> Waveform:

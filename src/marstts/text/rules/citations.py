@@ -96,6 +96,23 @@ def _read_item_number(match: re.Match[str]) -> str | None:
 
 
 _CITED = r"[0-9]{1,3}[a-z]?(?: ?(?:,|;|-|—|\u2013|to|and) ?[0-9]{1,3}[a-z]?){0,9}"
+_AUTHOR = (
+    r"(?:(?:[Vv]an|[Vv]on|[Dd]er?|[Dd]en|[Dd]i|[Dd]u|[Ll][ae]) ){0,3}"
+    r"(?!(?:Jan|Feb|Mar|Apr|May|June?|July?|Aug|Sept?|Oct|Nov|Dec|Spring|Summer|Autumn|Fall|Winter|January|February|March"
+    r"|April|August|September|October|November|December|In|Since|Until|By|Before|After|From|About|Around|Circa|Late"
+    r"|Early|Mid|Christmas|Easter|Emphasis|Translated|Updated?|Edited|Published|Retrieved|Accessed|Copyright|Year)\b)"
+    r"(?:O['\u2019])?[A-Z\u00c0-\u00de][^\W\d_]{1,30}(?:['\u2019-][^\W\d_]{1,30}){0,2}"
+)
+"""The family name of an author; what stands before the year of a date is none."""
+
+_YEAR_CITED = r"(?:(?:1[5-9]|20)[0-9]{2}[a-z]?|n\.d\.|in press|forthcoming)"
+_AUTHORED = (
+    rf"(?:(?:[Ss]ee|[Cc]f\.?|e\.g\.,?)(?: also)? )?{_AUTHOR}(?:(?:,? (?:and|&)|,) {_AUTHOR}){{0,4}}"
+    rf"(?:,? et al\.?)?,? {_YEAR_CITED}(?:, ?(?:{_YEAR_CITED}|[a-z])){{0,4}}"
+    r"(?:(?:, ?(?:pp?\.|ch\.|chap\.|sec\.|\u00a7) ?|: ?)[0-9]{1,4}(?:[-\u2013\u2014][0-9]{1,4})?)?"
+)
+"""A work by its authors and year, as within brackets: `Smith et al., 2019`."""
+
 _KEEPS_BRACKETS = re.compile(
     r"(?:=|[<>+*/(\[,:]|\b(?:press|type|key|keys|enter|choose|option|select|button|number|step|item|line|row|column|index|list|array"
     r"|vector|range|interval|set|point|pair|matrix|returns?|in|see|of|from|by|ref|refs|reference|references|and|or|to|is|are|was"
@@ -138,6 +155,13 @@ BRACKETS = [
         r"(?<=\w) ?\[(?:citation needed|note [0-9]{1,3}"
         r"|n [0-9]{1,2}|clarification needed|better source needed|when\?|who\?|according to whom\?)\]",
         "",
+        parted=False,
+    ),
+    rule(
+        "note.citation",
+        rf"(?:^|(?<=[A-Za-z0-9.,;:!?)\"'”\u2019\]]))(?P<cited> ?\[{_AUTHORED}"
+        rf"(?:; ?{_AUTHORED}){{0,9}}\])(?![A-Za-z0-9{{(])",
+        _drop_citation,
         parted=False,
     ),
     rule(

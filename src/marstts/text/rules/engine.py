@@ -13,7 +13,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
-from marstts.text.rules.needed import StringsOfRules, needed_strings
+from marstts.text.rules.needed import LENGTH, StringsOfRules, needed_strings
+
+MAX_SEARCHED_AGAIN = 200
+"""Characters of texts in which all strings are searched again after a rule changed them; in longer ones the new
+parts alone are searched, and strings that are gone count as found."""
+
+_BESIDE = LENGTH - 1
+"""Characters beside a part with which it may make a string."""
 
 Reader = Callable[[re.Match[str]], str | None]
 """Function from a match to the text that replaces it; None leaves the text as it is."""
@@ -68,17 +75,29 @@ class Rule:
         """Sets of strings of each of which a text that the pattern matches has one at least."""
         return needed_strings(self.source)
 
-    def apply(self, text: str, trace: Trace) -> str:
-        """`text` with every match read."""
+    def apply(self, text: str, trace: Trace) -> tuple[str, str]:
+        """`text` with every match read, and what is new in it: the words, each with the characters beside it."""
+        if self.pattern.search(text) is None:
+            return text, ""
+        new: list[str] = []
+        place = 0
 
         def read(match: re.Match[str]) -> str:
+            nonlocal place
             words = self.read(match)
             if words is None or words == match[0]:
                 return match[0]
             trace.record(self.name, match[0], words)
-            return _apart(words, match) if self.parted else words
+            words = _apart(words, match) if self.parted else words
+            kept = text[place : match.start()]
+            new.append(kept if len(kept) <= 2 * _BESIDE else f"{kept[:_BESIDE]} {kept[-_BESIDE:]}")
+            new.append(words)
+            place = match.end()
+            return words
 
-        return self.pattern.sub(read, text)
+        changed = self.pattern.sub(read, text)
+        new.append(text[place : place + _BESIDE])
+        return changed, "".join(new)
 
 
 def _apart(words: str, match: re.Match[str]) -> str:
@@ -120,16 +139,20 @@ class RuleList:
 
     def may_apply(self, text: str) -> bool:
         """Whether `text` has all that one of the rules needs."""
-        return self._strings.possible(text) != 0
+        return self._strings.rules_of(self._strings.found(text)) != 0
 
     def apply(self, text: str, trace: Trace) -> str:
         """`text` after every rule in order."""
-        waiting = self._strings.possible(text)
+        found = self._strings.found(text)
+        waiting = self._strings.rules_of(found)
         while waiting:
             index = (waiting & -waiting).bit_length() - 1
-            before, text = text, self.rules[index].apply(text, trace)
+            before = text
+            text, new = self.rules[index].apply(text, trace)
             if text is not before:
-                waiting = self._strings.possible(text)
+                is_long = len(text) > MAX_SEARCHED_AGAIN
+                found = found | self._strings.found(new) if is_long else self._strings.found(text)
+                waiting = self._strings.rules_of(found)
             waiting = waiting >> (index + 1) << (index + 1)
         return text
 

@@ -65,24 +65,32 @@ class StringsOfRules:
                     self._always |= bit
                     continue
                 for string in sets[place]:
+                    assert string.strip(), "every text has spaces"
                     self._bits[string] = self._bits.get(string, 0) | bit
+        self._characters = frozenset("".join(self._bits)) - {" "}
         self._of_word: Callable[[str], int] = lru_cache(maxsize=8192)(self._bits_of)
         self._of_short: Callable[[str], int] = lru_cache(maxsize=1024)(self._of_text)
 
-    def possible(self, text: str) -> int:
-        """A number whose bit N is set unless the text lacks what rule N needs."""
+    def found(self, text: str) -> int:
+        """A number that stands for the strings in `text`; `|` joins those of two texts."""
         text = text.translate(_AS_ONE)
         return self._of_short(text) if len(text) <= MAX_SHORT else self._of_text(text)
 
-    def _of_text(self, text: str) -> int:
-        found = self._always
-        for word in set(text.split(" ")):
-            found |= self._of_word(word)
+    def rules_of(self, found: int) -> int:
+        """A number whose bit N is set unless the strings that were found lack what rule N needs."""
         every = (1 << self._size) - 1
         for _ in range(NUM_SETS):
             every &= found
             found >>= self._size
         return every
+
+    def _of_text(self, text: str) -> int:
+        found = self._always
+        if self._characters.isdisjoint(text):  # letters of other scripts, of which a text may have thousands
+            return found
+        for word in set(text.split(" ")):
+            found |= self._of_word(word)
+        return found
 
     def _bits_of(self, word: str) -> int:
         word, found = f" {word} ", 0

@@ -61,7 +61,10 @@ def read_markup(text: str, trace: Trace) -> str:
 
 
 def read_written_forms(text: str, trace: Trace) -> str:
-    """Folded `text` with its written forms read: numbers, abbreviations, symbols, initialisms."""
-    text = _RULES.apply(text, trace)
-    text = name_symbols(text, trace)
-    return spell_initialisms(text, trace)
+    """Folded `text` with its written forms read by rule: numbers, abbreviations, operators."""
+    return _RULES.apply(text, trace)
+
+
+def read_signs(text: str, trace: Trace) -> str:
+    """`text` in letters and punctuation: the symbols that no rule has read, and initialisms."""
+    return spell_initialisms(name_symbols(text, trace), trace)
