@@ -110,6 +110,7 @@ class ScriptedModel:
     architecture: str = "scripted"
     is_incremental: bool = True
     reads_typed_text: bool = False
+    reads_contours: bool = False
     patch_rate: float | None = None
 
     def prompt(self, text: str, voice: Voice) -> ScriptedPrompt:

@@ -24,7 +24,7 @@ def sentence(text: str = TEXT) -> Sentence:
 
 
 def take(attempt: Attempt, outcome: str) -> Take:
-    """A take that is good, too short, or has a flawed word."""
+    """A take that is good, too short, has a flawed word, or is a question that stays level."""
     seconds = 0.1 if outcome == "short" else BACKOFF.usual(attempt.segment.text)
     return Take(
         text=attempt.segment.text,
@@ -33,6 +33,7 @@ def take(attempt: Attempt, outcome: str) -> Take:
         stop=StopReason.EOS,
         top_p=attempt.top_p,
         flaws=(FLAW,) if outcome == "flawed" else (),
+        is_level=outcome == "level",
     )
 
 
@@ -101,3 +102,32 @@ def test_no_attempt_follows_a_take_of_which_something_was_sent(before: str, outc
 def test_only_attempts_that_another_one_follows_may_be_given_up() -> None:
     made, _ = run("flawed")
     assert [attempt.may_give_up for attempt in made[:5]] == [True, True, False, False, False]
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "attempts", "kept_attempt"),
+    [
+        ("level good", 2, 1), ("level level good", 3, 2), ("level", 3, 0), ("short level", 3, 1),
+        ("level flawed", 3, 0), ("flawed flawed level", 3, 2),
+    ],
+)  # fmt: skip
+def test_a_question_that_stays_level_is_asked_again_and_kept_without_warning(
+    outcomes: str, attempts: int, kept_attempt: int
+) -> None:
+    made, kept = run(outcomes)
+    assert len(made) == attempts and kept.attempts == attempts and kept.warning is None
+    assert kept.top_p == made[kept_attempt].top_p and not kept.flaws
+
+
+@pytest.mark.parametrize("delivery", [Delivery.CHECKED, Delivery.UNCHECKED])
+def test_a_level_question_whose_beginning_was_sent_is_kept_as_it_is(delivery: Delivery) -> None:
+    state = sentence()
+    attempt = state.start()
+    kept = state.advance(attempt, take(attempt, "level"), delivery)
+    assert isinstance(kept, Take) and kept.attempts == 1 and kept.warning is None
+
+
+def test_with_one_attempt_a_level_question_is_kept() -> None:
+    state = Sentence(Segment(text=TEXT), 0.2, (7, 4), BackoffConfig(question_attempts=1))
+    attempt = state.start()
+    assert isinstance(state.advance(attempt, take(attempt, "level")), Take)

@@ -129,6 +129,15 @@ class TimbreConditioned(Protocol):
         ...
 
 
+@runtime_checkable
+class PitchedCodec(Protocol):
+    """A codec that knows the F0 of what it decodes."""
+
+    def f0(self, codes: Codes) -> NDArray[np.float32]:
+        """The F0 of whole patches in hertz, (F,): evenly over their audio, interpolated where there is no voice."""
+        ...
+
+
 @dataclass(frozen=True, eq=False)
 class TimbreEncoder:
     """The timbre encoder of a codec as a `speaker.base.SpeakerEncoder`: of the role `TIMBRE` in a voice."""

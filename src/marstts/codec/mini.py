@@ -316,6 +316,10 @@ class MiniCodec:
         """Start decoding a new utterance; see `codec.base.IncrementalCodec`."""
         return MiniDecoding(self)
 
+    def f0(self, codes: Codes) -> NDArray[np.float32]:
+        """F0 of the pulses of whole patches in hertz, (F,); see `codec.base.PitchedCodec`."""
+        return self.pitch(self.patches(codes))
+
     def pitch(self, patches: NDArray[np.int64]) -> NDArray[np.float32]:
         """Codes (T, P) -> F0 in hertz (F,), interpolated in unvoiced frames."""
         frames = len(patches) * 2 * self.config.strides[0]

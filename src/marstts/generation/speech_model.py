@@ -50,6 +50,11 @@ class SpeechModel(Protocol):
         """True where the model reads texts as people type them, with numbers, capitals and marks."""
         ...
 
+    @property
+    def reads_contours(self) -> bool:
+        """True where the model reads marks of intonation (`text.intonation`), so that its questions can rise."""
+        ...
+
     def prompt(self, text: str, voice: Voice) -> Prompt:
         """Build what `engine.start` takes for `text` spoken by `voice`.
 

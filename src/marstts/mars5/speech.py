@@ -49,6 +49,8 @@ class Mars5Speech:
     reads_typed_text: bool = True
     """Punctuation and capitals control prosody, as in the release."""
 
+    reads_contours: bool = False
+
     @property
     def config(self) -> Mars5Config:
         """The sizes of both models."""

@@ -52,6 +52,11 @@ class Mars6Speech:
     patch_rate: float | None = None
 
     @property
+    def reads_contours(self) -> bool:
+        """Whether it reads marks of intonation."""
+        return self.phones is not PhoneUse.NONE
+
+    @property
     def embedding_sizes(self) -> Mapping[str, int]:
         """Length of the speaker embedding of each role."""
         return self.config.embedding_sizes

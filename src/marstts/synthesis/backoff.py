@@ -45,6 +45,10 @@ class BackoffConfig(Config):
     slack_seconds: float = Field(0.75, ge=0.0)
     """Allowed on top for pauses, which weigh most in short sentences."""
 
+    question_attempts: int = Field(3, ge=1)
+    """Takes at most of a question whose pitch should rise at its end and does not; its first sound take is kept then.
+    Beyond `attempts` it changes nothing, and the paper has no such attempts."""
+
     max_length_factor: float = Field(1.5, ge=1.0)
     """Generation is cut off at this multiple of the longest acceptable length."""
 

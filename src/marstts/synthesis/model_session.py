@@ -18,17 +18,19 @@ import numpy as np
 from marstts import audio
 from marstts.audio import Waveform
 from marstts.bundle import labeled
-from marstts.codec.base import TIMBRE, Codec, Codes, check_samples, with_timbre
+from marstts.codec.base import TIMBRE, Codec, Codes, PitchedCodec, check_samples, with_timbre
 from marstts.errors import ConfigError
 from marstts.generation.engine import AttentionEngine, Engine
 from marstts.generation.request import Request, RequestState, SamplingConfig
 from marstts.generation.speech_model import SpeechModel
 from marstts.speaker.base import SpeakerEncoder
 from marstts.synthesis.backoff import PAPER, BackoffConfig
+from marstts.synthesis.final_rise import MIN_RISE, final_rise
 from marstts.synthesis.sentence import Attempt, too_short
 from marstts.synthesis.speech import EDGE_BELOW_PEAK_DB, MAX_TAIL_SECONDS, NO_WORD_TIMES, Speech, Take, join, silence
 from marstts.synthesis.words.followed_take import FollowedTake
 from marstts.synthesis.words.written_forms import lead_of
+from marstts.text.intonation import rises_at_end
 from marstts.text.segments import Segment
 from marstts.voice import Voice
 
@@ -145,7 +147,23 @@ class ModelSession:
         start, end = audio.audible_span(waveform, below_peak_db=EDGE_BELOW_PEAK_DB, max_tail_seconds=MAX_TAIL_SECONDS)
         trimmed = Waveform(waveform.samples[start:end], waveform.sample_rate)
         take = self.unchecked_take(followed.segment, row, (codes, trimmed))
-        return replace(take, timing=followed.timing(start, end), flaws=followed.flaws)
+        is_level = self.should_rise(followed.segment) and not self.rises(codes, voice, end)
+        return replace(take, timing=followed.timing(start, end), flaws=followed.flaws, is_level=is_level)
+
+    def should_rise(self, segment: Segment) -> bool:
+        """Whether takes of a segment are questions that must rise at their ends, and the codec can tell."""
+        is_able = self.model.reads_contours and isinstance(self.codec, PitchedCodec)
+        return is_able and not self.paper and rises_at_end(segment.text)
+
+    def rises(self, codes: Codes, voice: Voice, end: int) -> bool:
+        """Whether the pitch of a take rises before its audible end, a sample of its audio."""
+        codec: Any = self.codec_of(voice)
+        hertz = codec.f0(codes)
+        samples = len(codes[0]) // self.codec.spec.patch_layout[0] * self.codec.spec.patch_samples
+        return (
+            final_rise(hertz, len(hertz) / samples * self.codec.spec.sample_rate, end / self.codec.spec.sample_rate)
+            >= MIN_RISE
+        )
 
     def unchecked_take(self, segment: Segment, row: RequestState, decoded: tuple[Codes, Waveform] | None) -> Take:
         """The take of an ended row that was decoded, without its flaws and words."""

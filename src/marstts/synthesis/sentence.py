@@ -5,7 +5,8 @@ MARS6 (arXiv:2501.05787), Sec. IV-B3.
 
     attempts with rising top-p -> (flawed words) other seeds -> the sentence in parts -> the best of all, with a warning
 
-An acceptable take ends it at any point. Once a part of a take was sent to a listener, that take is kept.
+An acceptable take ends it at any point. A question that stays level is asked again, a few times. Once a part of a take
+was sent to a listener, that take is kept.
 """
 
 from __future__ import annotations
@@ -82,12 +83,16 @@ class Sentence:
             return self._advance_part(attempt.part, attempt, take)
         number = len(self.takes) + 1
         reason = None if delivery is Delivery.UNCHECKED else rejection_reason(take, self.backoff)
-        if reason is None:
+        is_kept = not take.is_level or delivery is not Delivery.NOTHING
+        if reason is None and is_kept:
             repaired = OTHER_SEED if number > self.backoff.attempts else None
             return replace(take, attempts=number, repaired=repaired)
-        if delivery is Delivery.CHECKED:
+        if reason is not None and delivery is Delivery.CHECKED:
             return replace(take, attempts=number, warning=phrase_late_warning(take, reason))
         self.takes.append(take)
+        level = next((one for one in self.takes if rejection_reason(one, self.backoff) is None), None)
+        if level is not None and number >= min(self.backoff.question_attempts, self.backoff.attempts):
+            return replace(level, attempts=number)
         if number < self.backoff.attempts:
             return [self._attempt(number)]
         return self._repair(best_of(self.takes, self.backoff))

@@ -91,6 +91,9 @@ class Take:
     flaws: tuple[TakeFlaw, ...] = ()
     """Words that are missing, repeated or broken off, and sounds after the last one, times as in `words`."""
 
+    is_level: bool = False
+    """Whether it is a question whose pitch should rise at its end and does not."""
+
     repaired: str | None = None
     """Remedy for a sentence whose attempts were all flawed; None if no repair was needed, or none helped."""
 

@@ -50,6 +50,15 @@ def final_contours(text: str) -> Iterator[tuple[int, str]]:
             yield question.end() - 1, contour
 
 
+def rises_at_end(text: str) -> bool:
+    """Whether a normalized sentence ends with a question whose pitch rises, by rule or by the user's mark."""
+    said = text.rstrip().rstrip("\"'")
+    if said[-2:-1] in (RISING, FALLING):
+        return said[-2] == RISING
+    found = list(final_contours(said))
+    return bool(found) and found[-1] == (len(said) - 1, RISING)
+
+
 def contour_of(question: str) -> str | None:
     """The contour of a question without its mark; None where it cannot be told."""
     words = [word.lower() for word in _WORD.findall(question)]
