@@ -1,4 +1,4 @@
-"""Preference training of a MARS6 by what is heard: ends of questions (`questions.toml`), names and words (`own_takes.toml`).
+"""Preference training of a MARS6 by what is heard: ends of questions (`questions.toml`), own takes (`own_takes.toml`).
 
 What comes before a compared end stays as it was, by the divergence from the initial model there.
 
