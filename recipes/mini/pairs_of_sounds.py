@@ -10,8 +10,8 @@ wrong take is chosen, the most wrong one rejected; of takes as wrong as each oth
 ends of a take are sampled again from 0.8 s before its end; a take whose F0 rises by two trackers is chosen where a
 question asks for a rise, the ones of the best DistillMOS first; one that falls where it does not. Both sides of such a
 pair have the same beginning, which is their prefix where the text can be divided, so that the ends alone are compared.
-Needs swift-f0, pyworld and distillmos; about 20 minutes of a core for 400 texts. Names of `text/test_names.txt` are kept
-for tests.
+Needs swift-f0, pyworld and distillmos; about 20 minutes of a core for 400 texts. Names of `text/test_names.txt` are
+kept for tests.
 """
 
 from __future__ import annotations
