@@ -269,7 +269,7 @@ def test_the_table_has_every_setting():
 
 @pytest.mark.parametrize("setting", SETTINGS)
 @pytest.mark.parametrize("door", DOORS)
-def test_a_setting_counts_at_every_door(setting: str, door: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_setting_counts_at_a_door(setting: str, door: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     enter, expected_of = DOORS[door]
     text, stated = SETTINGS[setting]
     said, expected = enter(text, stated, tmp_path, monkeypatch), expected_of(text, stated)
@@ -283,7 +283,7 @@ def test_a_setting_counts_at_every_door(setting: str, door: str, tmp_path: Path,
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
-def test_the_page_sends_every_setting(setting: str):
+def test_the_page_sends_a_setting(setting: str):
     from marstts.server.page import STATIC
     from marstts.server.schemas import SpeechBody
 
@@ -291,3 +291,30 @@ def test_the_page_sends_every_setting(setting: str):
     assert setting in SpeechBody.model_fields and re.search(rf"^    {setting}: ", script, re.MULTILINE), setting
     for name in re.findall(r"byId\(\"([a-z-]+)\"\)|pairs\(\"([a-z-]+)\"", script):
         assert f'id="{name[0] or name[1]}"' in (STATIC / "page.html").read_text(encoding="utf-8")
+
+
+def test_the_page_keeps_the_values_of_its_form_over_a_reload():
+    from marstts.server.page import STATIC
+
+    page, script = ((STATIC / name).read_text(encoding="utf-8") for name in ("page.html", "settings.js"))
+    form = page.partition('<form id="speech-form"')[2].partition("</form>")[0]
+    fields = re.findall(r"<(?:input|select|textarea) [^>]*>", form)
+    with_values = [field for field in fields if 'type="file"' not in field and 'type="checkbox"' not in field]
+    of_the_book = {"part"}
+    [kept] = re.findall(r"^const FIELDS = (\[.*\]);$", script, re.MULTILINE)
+    assert {re.findall(r'id="([a-z-]+)"', field)[0] for field in with_values} - of_the_book == set(json.loads(kept))
+
+
+def test_mcp_names_the_settings_to_assistants(tmp_path: Path):
+    mcp = pytest.importorskip("mcp", reason="mcp is not installed")
+    from marstts.server.mcp_tools import mcp_server
+    from marstts.server.service import SpeechService
+
+    async def list_tools() -> Any:
+        async with mcp.Client(mcp_server(service)) as client:
+            return (await client.list_tools()).tools
+
+    with closing(SpeechService(*service_of(tmp_path))) as service:
+        [parameters] = [tool.input_schema["properties"] for tool in asyncio.run(list_tools()) if tool.name == "speak"]
+    listed = re.sub(r" \(.*?\)", "", parameters["settings"]["description"]).partition(": ")[2].rstrip(".").split(", ")
+    assert set(listed) == SETTINGS.keys() - parameters.keys()

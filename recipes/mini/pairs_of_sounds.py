@@ -6,11 +6,12 @@ Usage: python recipes/mini/pairs_of_sounds.py MODEL MANIFEST OUTPUT --kind names
 MODEL: a bundle that reads phones.  MANIFEST: `utterances.jsonl` of people who lend their voices.  OUTPUT: a file of
 pairs for `marstts preference train`.
 *names*: four takes of a text; Whisper's transcript is read into phones as the text is, so that Jon is John; the least
-wrong take is chosen, the most wrong one rejected.  *questions*: the ends of a take are sampled again from 0.8 s before
-its end; a take whose F0 rises by two trackers is chosen where a question asks for a rise, one that falls where it does
-not. Both sides of such a pair have the same beginning, which is their prefix where the text can be divided, so that the
-ends alone are compared.
-Needs swift-f0 and pyworld; about 20 minutes of a core for 400 texts. Names of `text/test_names.txt` are kept for tests.
+wrong take is chosen, the most wrong one rejected; of takes as wrong as each other DistillMOS decides.  *questions*: the
+ends of a take are sampled again from 0.8 s before its end; a take whose F0 rises by two trackers is chosen where a
+question asks for a rise, the ones of the best DistillMOS first; one that falls where it does not. Both sides of such a
+pair have the same beginning, which is their prefix where the text can be divided, so that the ends alone are compared.
+Needs swift-f0, pyworld and distillmos; about 20 minutes of a core for 400 texts. Names of `text/test_names.txt` are
+kept for tests.
 """
 
 from __future__ import annotations
@@ -33,10 +34,12 @@ from raised_ends import final_rise
 from swift_f0 import SwiftF0
 
 import marstts
+from marstts.audio import Waveform, audible_span
 from marstts.codec.base import Codes
 from marstts.generation.loop import generate
 from marstts.generation.request import Limits, StopReason
 from marstts.synthesis.model_session import ModelSession
+from marstts.synthesis.speech import EDGE_BELOW_PEAK_DB, MAX_TAIL_SECONDS
 from marstts.text.intonation import contour_of
 from marstts.text.normalize import normalize
 from marstts.text.phones import RISING
@@ -45,6 +48,7 @@ from marstts.voice import Voice
 from marstts_lab.data.held_out_people import refuse_test_people
 from marstts_lab.data.manifest import Utterance, read_chosen
 from marstts_lab.data.pairs import Pair, PairLine, SideLine, write_pairs
+from marstts_lab.metrics.quality import DistillMos
 
 HERE = Path(__file__).parent
 SPEAKERS = 60
@@ -54,6 +58,9 @@ MAX_CHARACTERS = 60
 TAKES, TAKES_TOP_P = 4, 0.6
 MAX_CHOSEN, MIN_MARGIN = 0.12, 2
 """Phone error rate of a chosen take at most; and how many more errors a rejected one has at least."""
+
+MIN_QUALITY_MARGIN = 0.5
+"""Points of DistillMOS by which two takes of the same words differ at least."""
 
 ENDS, ENDS_TOP_P, END_SECONDS = 12, 0.8, 0.8
 RISE, FALL = 2.0, -0.5
@@ -94,6 +101,9 @@ class Take:
 
     value: float = 0.0
     """Phone error rate, or semitones at the end."""
+
+    quality: float = 0.0
+    """DistillMOS, 1 to 5."""
 
 
 def name_texts(rng: random.Random, folder: Path) -> Iterator[str]:
@@ -165,9 +175,11 @@ def sample(
 
 
 def as_take(session: ModelSession, text: str, speaker: str, voice: Voice, tokens: NDArray[np.int64]) -> Take:
-    """Tokens as codes and sound."""
+    """Tokens as codes and sound, whose edges are those of a take: a tail that nobody hears has a pitch, too."""
     codes = session.model.codes(tokens, np.random.default_rng(0), session.model.prompt(text, voice))
-    return Take(text, speaker, voice, codes, session.decode(codes, voice).samples)
+    waveform = session.decode(codes, voice)
+    start, end = audible_span(waveform, below_peak_db=EDGE_BELOW_PEAK_DB, max_tail_seconds=MAX_TAIL_SECONDS)
+    return Take(text, speaker, voice, codes, waveform.samples[start:end])
 
 
 class NameJudge:
@@ -222,10 +234,16 @@ class EndJudge:
         return None if second is None else min(first, second)
 
 
+def rated(takes: Sequence[Take], judge: DistillMos, rate: int) -> list[Take]:
+    """Takes with their quality, the best first."""
+    found = [replace(one, quality=judge.rate(Waveform(one.samples, rate))["distillmos"]) for one in takes]
+    return sorted(found, key=lambda one: -one.quality)
+
+
 def name_pairs(
-    session: ModelSession, batch: Sequence[tuple[str, str, Voice]], judge: NameJudge, seed: int
+    session: ModelSession, batch: Sequence[tuple[str, str, Voice]], judge: NameJudge, listener: DistillMos, seed: int
 ) -> Iterator[tuple[Take, Take]]:
-    """(chosen, rejected) of the texts where takes differ."""
+    """(chosen, rejected) of the texts where takes differ in words or, with the same words, in quality."""
     rows = [row for row in batch for _ in range(TAKES)]
     tokens = sample(session, [(text, voice, None) for text, _, voice in rows], TAKES_TOP_P, seed)
     rate = session.codec.spec.sample_rate
@@ -235,17 +253,24 @@ def name_pairs(
             for row, one in zip(rows[start:], tokens[start : start + TAKES], strict=False)
             if one is not None
         ]
-        scored = sorted((replace(one, value=judge.error_rate(one, rate)) for one in takes), key=lambda one: one.value)
-        if (
-            scored
-            and scored[0].value <= MAX_CHOSEN
-            and (scored[-1].value - scored[0].value) * len(phones(scored[0].text).split()) >= MIN_MARGIN - 1e-6
-        ):
-            yield scored[0], scored[-1]
+        scored = [replace(one, value=judge.error_rate(one, rate)) for one in takes]
+        least, most = (pick((one.value for one in scored), default=1.0) for pick in (min, max))
+        if least > MAX_CHOSEN:
+            continue
+        best = rated([one for one in scored if one.value == least], listener, rate)
+        if (most - least) * len(phones(scored[0].text).split()) >= MIN_MARGIN - 1e-6:
+            yield best[0], next(one for one in scored if one.value == most)
+        elif best[0].quality - best[-1].quality >= MIN_QUALITY_MARGIN:
+            yield best[0], best[-1]
 
 
 def question_pairs(
-    session: ModelSession, batch: Sequence[tuple[str, str, Voice]], judge: EndJudge, words: NameJudge, seed: int
+    session: ModelSession,
+    batch: Sequence[tuple[str, str, Voice]],
+    judge: EndJudge,
+    words: NameJudge,
+    listener: DistillMos,
+    seed: int,
 ) -> Iterator[tuple[Take, Take]]:
     """(chosen, rejected) of the texts some of whose ends rise and some fall."""
     rate = session.codec.spec.sample_rate
@@ -257,21 +282,22 @@ def question_pairs(
         return
     tokens = sample(session, [(text, voice, start) for text, _, voice, start in rows], ENDS_TOP_P, seed + 1)
     for first in range(0, len(rows), ENDS):
-        rated = []
+        takes = []
         for row, one in zip(rows[first : first + ENDS], tokens[first : first + ENDS], strict=True):
             if one is None:
                 continue
             take = replace(as_take(session, *row[:3], one), num_given=len(row[3]))
             rise = judge.rise(take.samples, rate)
             if rise is not None:
-                rated.append(replace(take, value=rise))
-        rated.sort(key=lambda one: one.value)
+                takes.append(replace(take, value=rise))
+        takes.sort(key=lambda one: one.value)
         text = rows[first][0]
         asks = text.endswith("?") and contour_of(text[:-1]) == RISING
-        up, down = [one for one in rated if one.value >= RISE], [one for one in rated if one.value <= FALL]
+        up, down = [one for one in takes if one.value >= RISE], [one for one in takes if one.value <= FALL]
         if not up or not down:
             continue
-        for chosen, rejected in zip(reversed(up), down, strict=False) if asks else [(down[0], up[-1])]:
+        chosen_first = rated(up if asks else down, listener, rate)
+        for chosen, rejected in zip(chosen_first, down, strict=False) if asks else [(chosen_first[0], up[-1])]:
             if words.error_rate(chosen, rate) <= MAX_CHOSEN:
                 yield chosen, rejected
 
@@ -322,15 +348,15 @@ def main() -> None:
     session = tts.session
     voices = open_voices(tts, found.manifest, rng)
     texts = name_texts(rng, found.names) if found.kind == "names" else question_texts(rng)
-    words, ends = NameJudge(found.recognizer), EndJudge()
+    words, ends, listener = NameJudge(found.recognizer), EndJudge(), DistillMos()
     pairs: list[Pair] = []
     for start in range(0, found.texts, TEXTS_IN_BATCH):
         batch = [(normalize(next(texts)).strip(), *rng.choice(voices)) for _ in range(TEXTS_IN_BATCH)]
         seed = found.seed * 1_000_003 + start
         made = (
-            name_pairs(session, batch, words, seed)
+            name_pairs(session, batch, words, listener, seed)
             if found.kind == "names"
-            else question_pairs(session, batch, ends, words, seed)
+            else question_pairs(session, batch, ends, words, listener, seed)
         )
         pairs += [as_pair(session, *sides, len(pairs) + number, found.kind) for number, sides in enumerate(made)]
         print(f"{start + TEXTS_IN_BATCH} texts, {len(pairs)} pairs", flush=True)

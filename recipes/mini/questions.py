@@ -1,4 +1,6 @@
-"""Preference training of a MARS6's sentence ends: yes/no questions rise; everything before the ends stays as it was.
+"""Preference training of a MARS6 by what is heard: ends of questions (`questions.toml`), own takes (`own_takes.toml`).
+
+What comes before a compared end stays as it was, by the divergence from the initial model there.
 
 Usage: python recipes/mini/questions.py PARENT OUTPUT --pairs FILE[:TIMES] [...] [--config questions.toml]
 

@@ -89,8 +89,46 @@ def over_wyoming(server: LiveServer, text: str, until: Callable[[], bool] | None
     asyncio.run(ask())
 
 
-DOORS = [over_http, events_over_http, file_over_http, over_a_websocket, over_wyoming]
-doors = pytest.mark.parametrize("ask", DOORS, ids=lambda door: door.__name__)
+def over_mcp(server: LiveServer, text: str, until: Callable[[], bool] | None = None) -> None:
+    mcp = pytest.importorskip("mcp", reason="mcp is not installed")
+    from marstts.server.mcp_tools import mcp_server
+
+    num_others = server.service.admission.num_active
+
+    async def ask() -> None:
+        async with mcp.Client(mcp_server(server.service)) as client:
+            answer = asyncio.ensure_future(client.call_tool("speak", {"text": text}))
+            if until is None:
+                await asyncio.wait_for(answer, 20)
+            else:
+                while not until():
+                    await asyncio.sleep(0.005)
+                answer.cancel()
+        async with asyncio.timeout(20):
+            while server.service.admission.num_active > num_others:  # its thread gives the place back in this loop
+                await asyncio.sleep(0.005)
+
+    asyncio.run(ask())
+
+
+DOORS = {
+    "HTTP": over_http,
+    "HTTP, events": events_over_http,
+    "HTTP, whole file": file_over_http,
+    "WebSocket": over_a_websocket,
+    "Wyoming": over_wyoming,
+    "MCP": over_mcp,
+}
+doors = pytest.mark.parametrize("ask", DOORS.values(), ids=DOORS)
+
+OF_THE_COMMAND_LINE = {"file", "batch", "stream", "streamed lines", "book"}
+"""Doors of `marstts speak`, which like Python makes no request of a server: nothing has to be given back."""
+
+
+def test_no_door_of_the_server_is_forgotten():
+    from test_settings_by_door import DOORS as DOORS_WITH_SETTINGS
+
+    assert {name.partition(",")[0] for name in DOORS} == DOORS_WITH_SETTINGS.keys() - OF_THE_COMMAND_LINE
 
 
 def outcomes(server: LiveServer) -> dict[str, float]:

@@ -28,7 +28,7 @@ from marstts.io.reading import describe_os_error, printable_name, read_regular_f
 from marstts.server.api_errors import as_api_error, validation_error
 from marstts.server.callers import ADMINISTRATOR
 from marstts.server.encoders import AudioFormat
-from marstts.server.schemas import SETTINGS, SpeechBody
+from marstts.server.schemas import DEFAULT_VOICE, SETTINGS, body_of
 from marstts.server.service import SpeechService
 from marstts.server.settings import ServeLimits
 from marstts.server.speech_request import SpeechRequest
@@ -134,7 +134,11 @@ def mcp_server(service: SpeechService) -> MCPServer:
 
     @server.tool(structured_output=False)
     async def speak(
-        text: str, voice: VoiceName = "alloy", speed: Speed = 1.0, file: OutputFile = "", settings: Settings = None
+        text: str,
+        voice: VoiceName = DEFAULT_VOICE,
+        speed: Speed = 1.0,
+        file: OutputFile = "",
+        settings: Settings = None,
     ) -> list[AudioContent | TextContent]:
         """Speak a text."""
         with tool_errors():
@@ -146,7 +150,7 @@ def mcp_server(service: SpeechService) -> MCPServer:
                 raise ConfigError(f"settings: expected {', '.join(sorted(SETTINGS))}, but came {odd[0][:80]!r}")
             fields = {"speed": speed, **settings, "input": text, "voice": voice, "response_format": audio_format}
             fields["stream"] = False
-            async with SpeechRequest(service, SpeechBody.model_validate(fields), ADMINISTRATOR) as speech:
+            async with SpeechRequest(service, body_of(fields), ADMINISTRATOR) as speech:
                 pieces = [piece async for piece in speech.pieces()]
             content = b"".join(piece.content for piece in pieces)
             warnings = [TextContent(type="text", text=piece.warning) for piece in pieces if piece.warning]
@@ -220,8 +224,6 @@ def tool_errors() -> Iterator[None]:
     """Turn errors for people into errors for the assistant."""
     try:
         yield
-    except ValidationError as error:
-        raise ToolError(str(validation_error(error.errors(include_url=False, include_context=False)))) from error
     except ToolError:
         raise
     except Exception as error:  # of which an unexpected one shows nothing of itself, and is logged

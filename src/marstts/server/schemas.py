@@ -24,6 +24,9 @@ from marstts.voice import Voice
 
 Body = TypeVar("Body", bound=BaseModel)
 
+DEFAULT_VOICE = "alloy"
+"""The voice where a protocol lets its client name none."""
+
 NAME_CHARACTERS = 200
 MAX_CAST, MAX_WORDS = 100, 1000
 """Names of voices, and words with pronunciations, of one request."""
@@ -166,6 +169,14 @@ class RenameBody(BaseModel):
     """Body of `POST /v1/audio/voices/{voice_id}`."""
 
     name: str
+
+
+def body_of(fields: Mapping[str, Any]) -> SpeechBody:
+    """The body of a request for speech with these fields; ApiError where one is impossible."""
+    try:
+        return SpeechBody.model_validate(fields)
+    except ValidationError as error:
+        raise validation_error(error.errors(include_url=False, include_context=False)) from error
 
 
 async def read_body(request: Request, model: type[Body]) -> Body:

@@ -10,20 +10,19 @@ import asyncio
 from typing import Any
 
 from fastapi import FastAPI
-from pydantic import ValidationError
 from pydantic_core import from_json
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from marstts.http.connections import SilentConnections
-from marstts.server.api_errors import ApiError, as_api_error, json_error, validation_error
+from marstts.server.api_errors import ApiError, as_api_error, json_error
 from marstts.server.callers import caller_of
-from marstts.server.schemas import SpeechBody
+from marstts.server.schemas import DEFAULT_VOICE, SpeechBody, body_of
 from marstts.server.service import SpeechService
 from marstts.server.speech_job import FilePiece
 from marstts.server.speech_request import SpeechRequest
 
 PATH = "/v1/audio/speech/stream"
-DEFAULTS = {"model": "tts-1", "voice": "alloy", "response_format": "pcm"}
+DEFAULTS = {"model": "tts-1", "voice": DEFAULT_VOICE, "response_format": "pcm"}
 CONFIGURED = SpeechBody.model_fields.keys() - {"input", "stream", "sentence", "sentences"}
 """Fields of `session.config`; others are ignored."""
 
@@ -132,10 +131,7 @@ class WebSocketSession:
             pass  # it is closed already
 
     def _body(self, text: str) -> SpeechBody:
-        try:
-            return SpeechBody.model_validate({**self._fields, "input": text, "stream": True, "sentences": True})
-        except ValidationError as error:
-            raise validation_error(error.errors(include_url=False, include_context=False)) from error
+        return body_of({**self._fields, "input": text, "stream": True, "sentences": True})
 
     async def _receive(self) -> dict[str, Any]:
         try:

@@ -13,7 +13,6 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, cast
 
-from pydantic import ValidationError
 from wyoming.audio import AudioChunk, AudioStart, AudioStop
 from wyoming.error import Error
 from wyoming.event import Event
@@ -30,11 +29,11 @@ from wyoming.tts import (
 
 import marstts
 from marstts.http.connections import SilentConnections
-from marstts.server.api_errors import ApiError, as_api_error, validation_error
+from marstts.server.api_errors import ApiError, as_api_error
 from marstts.server.arriving_text import ArrivingText
 from marstts.server.callers import Caller
 from marstts.server.encoders import API_RATE, AudioFormat
-from marstts.server.schemas import SETTINGS, SpeechBody
+from marstts.server.schemas import DEFAULT_VOICE, SETTINGS, body_of
 from marstts.server.service import SpeechService
 from marstts.server.settings import ServeSettings
 from marstts.server.speech_job import FilePiece
@@ -42,7 +41,6 @@ from marstts.server.speech_request import SpeechRequest
 
 FORMAT = {"rate": API_RATE, "width": 2, "channels": 1}
 ATTRIBUTION = Attribution(name="marstts", url="")
-DEFAULT_VOICE = "alloy"
 MAX_EVENT_BYTES = 2**20
 """Bytes of one event, which is read whole: the longest text, not audio."""
 
@@ -288,11 +286,7 @@ class WyomingHandler(AsyncEventHandler):
         arriving = queued.text if isinstance(queued.text, ArrivingText) else None
         text = "text" if arriving is not None else queued.text
         fields = {**queued.settings, "input": text, "voice": name, "response_format": AudioFormat.PCM}
-        try:
-            body = SpeechBody.model_validate(fields)
-        except ValidationError as error:
-            raise validation_error(error.errors(include_url=False, include_context=False)) from error
-        return SpeechRequest(self._service, body, self._caller, arriving)
+        return SpeechRequest(self._service, body_of(fields), self._caller, arriving)
 
     async def _report(self, error: Exception) -> None:
         failure = as_api_error(error)

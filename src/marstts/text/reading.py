@@ -40,7 +40,8 @@ NUM_REMEMBERED = 512
 """Passages of a text that are kept, so that lines that come again cost little: a long text may be short lines only."""
 
 DEFAULT_PAUSE_SECONDS = 0.5
-DEFAULT_VOICE = "default"
+DEFAULT_NAME = "default"
+"""What a mark of a voice names to go back to the voice of all that has no mark."""
 
 USUAL_PAUSES = Pauses()
 _STATED_PAUSES = Pauses(paragraph=SENTENCE_PAUSE_SECONDS, scene=SENTENCE_PAUSE_SECONDS)
@@ -152,7 +153,7 @@ def stream_sentences(pieces: Iterable[str], lexicon: Lexicon | None = None) -> I
 def voices_named_in(text: str) -> Iterator[str]:
     """The names in the voice marks of a text that is not SSML."""
     names = (mark["voice"].strip() for mark in _VOICE.finditer(text))
-    return (name for name in names if name.lower() not in ("", DEFAULT_VOICE))
+    return (name for name in names if name.lower() not in ("", DEFAULT_NAME))
 
 
 def _close_all(read: Iterable[tuple[Passage, Passage | None]]) -> Iterator[Passage]:
@@ -235,7 +236,7 @@ def _read_block(block: Block, style: Segment, default: str | None, manner: Manne
             trace.record("pause", mark[0], f"{_seconds(mark):g} s of silence")
         else:
             name = mark["voice"].strip()
-            style = replace(style, voice=default if name.lower() in ("", DEFAULT_VOICE) else name)
+            style = replace(style, voice=default if name.lower() in ("", DEFAULT_NAME) else name)
             trace.record("voice", mark[0], f"voice {name}")
         start = mark.end()
     last = _speak(block, start, len(block.text), style, default, manner, trace)

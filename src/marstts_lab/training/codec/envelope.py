@@ -1,6 +1,6 @@
 """Envelope loss: takes should have the long-term spectrum of their reference, which speaker encoders ignore.
 
-Upstream: log-mels as a speaker encoder reads them.  Downstream: `task`, `recordings`.
+Upstream: log-mels as a speaker encoder reads them.  Downstream: `terms`, `recordings`.
 A verifier is trained to know a person through any channel, so a decoder that is trained against it alone loses tilt and
 breath of the recording. Shapes: B rows · M bands · T frames.
 """

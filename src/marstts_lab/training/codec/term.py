@@ -56,8 +56,10 @@ class ValidationStep:
 
 
 class Term(ABC):
-    """A term, or several that belong together. To add one: a subclass, its line in `terms.TERMS`, and, for options that
-    are read from a configuration, a table in `config`.
+    """A term, or several that belong together.
+
+    To add one: a subclass, its line in `terms.TERMS`, and, for options that are read from a configuration, a `Config`
+    beside the code that computes it (`envelope.EnvelopeConfig`), which is a field of `config.CodecTrainingConfig`.
     """
 
     modules: Mapping[str, nn.Module] = {}
