@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 MIN_RISE = 1.0
-"""Semitones from which listeners hear a question (docs/text.md)."""
+"""Semitones; an end that rises by less is level."""
 
 LAST_SECONDS, BEFORE_SECONDS = 0.12, (0.45, 0.2)
 """The spans that are compared, in seconds before the end."""
