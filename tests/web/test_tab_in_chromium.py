@@ -123,7 +123,7 @@ TABULATOR, ENTER = "\ue004", "\ue007"
 
 def without_update_checks(asked: list[str]) -> list[str]:
     """Without the service worker's script: Chromium looks by itself, while one visits, whether it has changed."""
-    return [path for path in asked if path != "/service-worker.js"]
+    return [path for path in asked if path != "/tab/service-worker.js"]
 
 
 class Host:
@@ -159,8 +159,11 @@ class Host:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory, node_modules: Path) -> Path:
+    """As `make site` writes it: the page in `tab/`, and the first page of the documents, here its link alone."""
     folder = tmp_path_factory.mktemp("host") / "site"
-    write_site(folder, "mini", node_modules)
+    write_site(folder / "tab", "mini", node_modules)
+    first = (REPOSITORY / "docs" / "index.md").read_text(encoding="utf-8")
+    (folder / "index.html").write_text("\n".join(line for line in first.splitlines() if "<a " in line))
     return folder
 
 
@@ -206,7 +209,15 @@ class Visitor:
         self.browser, self.host = browser, host
 
     def open(self, ready: str = "cloning") -> None:
+        self.browser.get(f"{self.host.address}/tab/")
+        self.wait_until(ready)
+
+    def come_from_the_first_page(self) -> None:
         self.browser.get(f"{self.host.address}/")
+        self.browser.find_element("css selector", "a").click()
+        self.wait_until("cloning")
+
+    def wait_until(self, ready: str) -> None:
         self.wait(lambda: self.run("return document.body.dataset.ready") in (ready, "cloning"))
 
     def run(self, script: str, *arguments: object) -> Any:
@@ -269,9 +280,9 @@ def host(site: Path) -> Iterator[Host]:
 
 @pytest.fixture(scope="module")
 def opened(browser: Any, host: Host) -> Visitor:
-    """A page that is loaded once, and one sentence spoken."""
+    """A page that is loaded once, from the site's first page, and one sentence spoken."""
     visitor = Visitor(browser, host)
-    visitor.open()
+    visitor.come_from_the_first_page()
     visitor.speak(TEXT)
     return visitor
 
