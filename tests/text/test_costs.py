@@ -143,6 +143,32 @@ def test_the_words_of_numbers_are_searched_by_no_rule() -> None:
     assert may_be_read("fifty km") and may_be_read("Dr. Fifty")
 
 
+def test_words_that_no_rule_matches_are_final() -> None:
+    assert not may_be_read("one thousand two hundred and four. the house had BBC news")
+    assert may_be_read("one thousand two hundred and four. the house vs. the river")
+
+
+@pytest.mark.parametrize(
+    ("line", "spoken"),
+    [
+        ("1911.", "nineteen eleven."),
+        ("12:", "twelve:"),
+        ("9110!", "nine thousand one hundred and ten!"),
+        ("911", "nine one one"),
+        ("911.", "nine one one."),
+        ("007.", "zero zero seven."),
+    ],
+)
+def test_a_number_alone_in_a_line_is_read_as_in_other_texts(line: str, spoken: str) -> None:
+    assert read_text(line).sentences == (spoken,)
+
+
+def test_lines_of_other_scripts_say_what_is_left_out() -> None:
+    reading = read_text("\u6f22\u5b57\u3002\n\uac00\n\u6f22 a\n")
+    assert [passage.left_out for passage in reading.passages] == [("\u6f22", "\u5b57"), ("\uac00",), ("\u6f22",)]
+    assert reading.sentences == ("a",)
+
+
 def text_of(kind: str, num_characters: int) -> str:
     rng, text = random.Random(kind), ""
     while len(text) < num_characters:

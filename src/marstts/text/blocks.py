@@ -25,6 +25,9 @@ MAX_BLOCK_CHARACTERS = 1000
 LOOK_AHEAD = 120
 """Characters after the longest block that must be there before it is cut by force."""
 
+SHORTEST_CUT = 3
+"""Characters of the shortest passage that a sentence may end in: "! A"."""
+
 LONGEST_WORD = 40
 """Characters before a stop that are looked at."""
 
@@ -202,12 +205,14 @@ class BlockCutter:
             yield from self._close_passage(ends_paragraph=True)
             return
         line, goes_on = read_line(text), self._goes_on(text)
-        numbered = read_numbered(text) if line.kind is LineKind.PLAIN and not goes_on else None
+        may_be_numbered = line.kind is LineKind.PLAIN and not goes_on and ("." in text or ")" in text)
+        numbered = read_numbered(text) if may_be_numbered else None
         line = numbered or line
         if line.kind is LineKind.PLAIN:
             yield from self._join_line(line.text, goes_on if line.text is text else self._goes_on(line.text))
             self._width = max(self._width, len(line.text))
-            yield from self._cut_passage()
+            if len(self._passage) >= SHORTEST_CUT:
+                yield from self._cut_passage()
             return
         is_scene = line.kind is LineKind.SCENE and not self._passage
         yield from self._close_passage()

@@ -29,8 +29,14 @@ _PLAIN = re.compile(r"[A-Za-z][a-z]*(?:(?:[,;:.?!]? |-|')[A-Za-z][a-z]*)*[.?!]?"
 symbol, no initialism."""
 
 
-_PLAIN_NUMBER = re.compile("0|[1-9][0-9]{0,30}")
-"""Digits alone in a block, which the last rule reads: a text may be lines of numbers, each of which is a new one."""
+_PLAIN_NUMBER = re.compile("(?P<digits>0|(?!911(?![0-9]))[1-9][0-9]{0,30})(?P<mark>[.,;:!?]?)")
+"""Digits alone in a block, with one mark at most, which the last rule reads unless they are a telephone number: a text
+may be lines of numbers, each of which is a new one."""
+
+_OTHER_SCRIPTS = re.compile(
+    "(?P<letters>[\u3041-\u3096\u30a1-\u30fa\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3]+)[\u3002\uff0c\uff01\uff1f]?"
+)
+"""Kana, Chinese characters and Hangul alone in a block, of which nothing is read: a line may be one character."""
 
 
 def normalize(text: str) -> str:
@@ -70,9 +76,11 @@ def normalize_block(text: str, trace: Trace) -> str:
 @lru_cache(maxsize=1024)
 def _read_block(text: str) -> tuple[str, tuple[Step, ...], tuple[str, ...]]:
     """The spoken block, the steps of its first reading, and what has no reading in it."""
-    if _PLAIN_NUMBER.fullmatch(text):
-        spoken = year_or_number(text)
-        return spoken, (Step("number.plain", text, spoken),), ()
+    if number := _PLAIN_NUMBER.fullmatch(text):
+        spoken = year_or_number(number["digits"])
+        return spoken + number["mark"], (Step("number.plain", number["digits"], spoken),), ()
+    if unspoken := _OTHER_SCRIPTS.fullmatch(text):
+        return "", (), tuple(unspoken["letters"])
     trace = Trace()
     spoken = _normalize_once(text, trace)
     if spoken and spoken != text:

@@ -271,7 +271,9 @@ def _respelled(text: str, lexicon: Lexicon, trace: Trace) -> str:
 
 
 def _sentences(text: str, style: Segment, manner: Manner, trace: Trace) -> list[Segment]:
-    sentences = split_sentences(manner.spell(text, trace), manner.max_characters)
+    spoken = manner.spell(text, trace)
+    if not spoken:
+        return []
     return [
         Segment(
             text=sentence,
@@ -281,7 +283,7 @@ def _sentences(text: str, style: Segment, manner: Manner, trace: Trace) -> list[
             duration=style.duration,
             boundary=style.boundary,
         )
-        for sentence in sentences
+        for sentence in split_sentences(spoken, manner.max_characters)
         if any(character.isalnum() for character in sentence)
     ]
 

@@ -8,7 +8,7 @@ So the time is linear in the text.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
@@ -138,8 +138,9 @@ class RuleList:
         return StringsOfRules([each.needed for each in self.rules])
 
     def may_apply(self, text: str) -> bool:
-        """Whether `text` has all that one of the rules needs."""
-        return self._strings.rules_of(self._strings.found(text)) != 0
+        """Whether the pattern of one of the rules matches in `text`."""
+        waiting = self._strings.rules_of(self._strings.found(text))
+        return any(self.rules[index].pattern.search(text) for index in _bits_set(waiting))
 
     def apply(self, text: str, trace: Trace) -> str:
         """`text` after every rule in order."""
@@ -155,6 +156,13 @@ class RuleList:
                 waiting = self._strings.rules_of(found)
             waiting = waiting >> (index + 1) << (index + 1)
         return text
+
+
+def _bits_set(number: int) -> Iterator[int]:
+    while number:
+        lowest = number & -number
+        yield lowest.bit_length() - 1
+        number ^= lowest
 
 
 def apply_all(rules: Iterable[Rule], text: str, trace: Trace) -> str:

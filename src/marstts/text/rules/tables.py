@@ -12,6 +12,9 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+MIN_ASKED = 10
+"""Options of which the first character is asked for."""
+
 
 @cache
 def table(file: str) -> dict[str, Any]:
@@ -44,5 +47,13 @@ def before_places(more: Iterable[str] = ()) -> re.Pattern[str]:
 
 
 def either(options: Iterable[str]) -> str:
-    """The pattern that matches one of `options`, the longest that fits."""
-    return f"(?:{'|'.join(map(re.escape, sorted(set(options), key=lambda option: (-len(option), option))))})"
+    """The pattern that matches one of `options`, the longest that fits.
+
+    It asks first whether a character is one of those they begin with: `re` tries them one after another.
+    """
+    longest_first = sorted(set(options), key=lambda option: (-len(option), option))
+    pattern = f"(?:{'|'.join(map(re.escape, longest_first))})"
+    if len(longest_first) < MIN_ASKED or not all(longest_first):
+        return pattern
+    firsts = re.escape("".join(sorted({option[0] for option in longest_first})))
+    return f"(?:(?=[{firsts}]){pattern})"
