@@ -54,6 +54,7 @@ KINDS: dict[str, type[Config]] = {
     "pairs": RankConfig,
     "preference": PreferenceConfig,
     "questions": PreferenceConfig,
+    "own": PreferenceConfig,
 }
 """The configuration of a recipe's file, by the first word of its name: `codec_adversarial.toml` is a codec's."""
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # MARS6 of mini learns from its own takes: preference training of names, words and questions, beginning with the packaged weights.
 # About an hour of two cores.
-# Usage: recipes/mini/own_takes.sh WORK_FOLDER NAMES RECOGNIZER     (WORK_FOLDER: that of phones.sh, with its corpora; NAMES: the
+# Usage: recipes/mini/own_takes.sh WORK_FOLDER NAMES [RECOGNIZER]     (WORK_FOLDER: that of phones.sh, with its corpora; NAMES: the
 # folder of the package `names`; RECOGNIZER: a name or folder of faster-whisper, another one than the judges')
 #
 # PARENT: folder of the bundle that is trained (the packaged mini).
@@ -9,8 +9,8 @@
 #   pip install '.[train,synthetic,eval]' swift-f0 pyworld distillmos
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-usage="usage: recipes/mini/own_takes.sh WORK_FOLDER NAMES RECOGNIZER"
-work=${1:?$usage} names=${2:?$usage} recognizer=${3:?$usage} parent=${PARENT:-$here/../../src/marstts/models_data/mini}
+usage="usage: recipes/mini/own_takes.sh WORK_FOLDER NAMES [RECOGNIZER]"
+work=${1:?$usage} names=${2:?$usage} recognizer=${3:-tiny.en} parent=${PARENT:-$here/../../src/marstts/models_data/mini}
 takes=$work/own_takes
 export OMP_NUM_THREADS=1
 mkdir -p "$takes"

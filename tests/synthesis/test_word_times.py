@@ -134,7 +134,7 @@ def test_words_of_a_second_sentence_begin_after_the_pause(speeches):
         first, second = speech.takes
         before, after = speech.words[: len(first.words)], speech.words[len(first.words) :]
         assert len(after) == len(second.words) and max(word.end for word in before) <= first.seconds + 0.001
-        assert min(word.start for word in after) >= first.seconds + 0.3
+        assert min(word.start for word in after) >= first.seconds + 0.299
         assert max(word.end for word in after) <= speech.seconds + 0.001
 
 
