@@ -82,14 +82,13 @@ def count_errors(takes: Path, texts: list[str], voices: Iterable[str], whisper: 
     for system in ("tab", "python"):
         for voice in voices:
             path = takes / f"{system}-{voice}.json"
-            if not path.exists():
-                rows = []
-                for number, text in enumerate(texts):
-                    words = plain_words(text)
-                    spoken = recognizer.transcribe(read(takes / take_name(system, voice, number)))
-                    rows.append([word_edits(words, spoken).errors, len(words)])
-                path.write_text(json.dumps(rows))
-            found[f"{system}-{voice}"] = np.array(json.loads(path.read_text()), float)
+            rows = json.loads(path.read_text()) if path.exists() else []
+            for number, text in list(enumerate(texts))[len(rows) :]:
+                words = plain_words(text)
+                spoken = recognizer.transcribe(read(takes / take_name(system, voice, number)))
+                rows.append([word_edits(words, spoken).errors, len(words)])
+            path.write_text(json.dumps(rows))
+            found[f"{system}-{voice}"] = np.array(rows[: len(texts)], float)
     return found
 
 
