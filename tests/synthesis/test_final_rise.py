@@ -66,3 +66,4 @@ def test_questions_are_asked_again_until_they_rise() -> None:
         assert take.is_level == (rise < MIN_RISE)
         assert not take.is_level or take.attempts >= session.backoff.question_attempts
     assert not session.as_in_paper().should_rise(Segment(text="are you ready?"))
+    assert not session.rises(tuple(level[:0] for level in take.codes), tts.open_voice("ada"), 0), "of no patches"

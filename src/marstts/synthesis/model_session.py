@@ -157,13 +157,13 @@ class ModelSession:
 
     def rises(self, codes: Codes, voice: Voice, end: int) -> bool:
         """Whether the pitch of a take rises before its audible end, a sample of its audio."""
+        if not len(codes[0]):
+            return False
         codec: Any = self.codec_of(voice)
         hertz = codec.f0(codes)
-        samples = len(codes[0]) // self.codec.spec.patch_layout[0] * self.codec.spec.patch_samples
-        return (
-            final_rise(hertz, len(hertz) / samples * self.codec.spec.sample_rate, end / self.codec.spec.sample_rate)
-            >= MIN_RISE
-        )
+        spec = self.codec.spec
+        seconds = len(codes[0]) // spec.patch_layout[0] * spec.patch_samples / spec.sample_rate
+        return final_rise(hertz, len(hertz) / seconds, end / spec.sample_rate) >= MIN_RISE
 
     def unchecked_take(self, segment: Segment, row: RequestState, decoded: tuple[Codes, Waveform] | None) -> Take:
         """The take of an ended row that was decoded, without its flaws and words."""
