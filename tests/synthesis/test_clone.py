@@ -202,6 +202,42 @@ def test_soft_music_under_the_voice_is_warned_about(reference: Waveform, decibel
         make_voice(Waveform(mixed.astype(np.float32), speech.sample_rate))
 
 
+def beats(kind: str, seconds: float, sample_rate: int) -> np.ndarray:
+    """Two beats a second of power 1: a bass that fades, a drum whose pitch falls, or a cymbal."""
+    time = np.arange(round(seconds * sample_rate)) / sample_rate
+    age = time % 0.5
+    sound = {
+        "bass": sum(np.sin(2 * np.pi * 55 * harmonic * time) / harmonic**2 for harmonic in (1, 2, 3)),
+        "high bass": np.sin(2 * np.pi * 98 * time),
+        "drum": np.sin(2 * np.pi * (50 * age + 2.7 * (1 - np.exp(-age / 0.03)))),
+        "cymbal": np.diff(np.random.default_rng(0).standard_normal(len(time) + 1)),
+    }[kind] * np.exp(-age / (0.03 if kind == "cymbal" else 0.12))
+    return sound / np.sqrt((sound**2).mean())
+
+
+@pytest.mark.filterwarnings("ignore:.*clipped")
+@pytest.mark.parametrize("decibels", [6, 14])
+@pytest.mark.parametrize(
+    ("kind", "file", "count"),
+    [("bass", "LJ001-0008.flac", 4), ("high bass", "LJ001-0008.flac", 4), ("drum", "LJ001-0008.flac", 4),
+     ("cymbal", "sense-0930.flac", 2)],
+)  # fmt: skip
+def test_a_beat_under_the_voice_is_warned_about(kind: str, file: str, count: int, decibels: float):
+    """Of which the pauses between the beats are as quiet as the room."""
+    speech = repeated(read(Path(__file__).parents[1] / "audio" / file), count)
+    level = np.sqrt((speech.samples**2).mean())
+    sound = beats(kind, speech.seconds, speech.sample_rate)[: len(speech.samples)]
+    mixed = 0.5 * (speech.samples + 10 ** (-decibels / 20) * level * sound)
+    with pytest.warns(ReferenceWarning, match="sounds? under the voice"):
+        make_voice(Waveform(mixed.astype(np.float32), speech.sample_rate))
+
+
+@pytest.mark.filterwarnings("error::marstts.synthesis.clone.ReferenceWarning")
+@pytest.mark.parametrize("file", ["LJ001-0008.flac", "sense-0930.flac"])
+def test_nothing_is_heard_under_the_voice_of_a_clean_recording(file: str):
+    make_voice(repeated(read(Path(__file__).parents[1] / "audio" / file), 3))
+
+
 @pytest.mark.filterwarnings("error::marstts.synthesis.clone.ReferenceWarning")
 @pytest.mark.parametrize("decibels", [28, 35])
 def test_a_room_with_noise_is_not_called_music(reference: Waveform, decibels: float):

@@ -1,8 +1,10 @@
-"""What sounds under the voice of a reference: noise and music, found in its pauses.
+"""What sounds under the voice of a reference: noise and music.
 
 Upstream: `clone`.  Downstream: the waveform.
 Two measures of the quietest frames: how far they are below the loudest ones, and how much of them is tones. Frames of
-64 ms at 16 kHz, of which the tones are bins well above the median of their neighbors.
+64 ms at 16 kHz, of which the tones are bins well above the median of their neighbors. Between the beats of drums or of
+a pulsed bass it is quiet: they are found by the autocorrelation of the onsets in bands that voices leave free, or in
+which no voice is as regular.
 """
 
 from __future__ import annotations
@@ -25,6 +27,19 @@ chords 20 dB below the voice it is above 0.45 in 31, and with chords that change
 
 MAX_TONE_DISTANCE_DB = 45.0
 """Tones that are further below the loudest frames than this, such as the hum of a good amplifier, do no harm."""
+
+MIN_BEAT_SECONDS = 4.0
+"""Least length in which a beat can be told from chance: eight beats of 120 a minute."""
+
+BEATS = (((30.0, 75.0), 0.6), ((75.0, 105.0), 0.65), ((105.0, 150.0), 0.65), ((4500.0, 8000.0), 0.5))
+"""Bands, Hz, and the least autocorrelation of their onsets that is a beat. In 117 recordings of people it is at most
+0.52, 0.43, 0.32 and 0.25; with a pulsed bass or drums 8 dB below the voice it is above these bounds in most."""
+
+BEAT_DEPTH_DB = 42.0
+"""What is further below the loudest frames than this does no harm, and is no onset."""
+
+_BEAT_LAGS = (0.2, 1.2)
+"""Seconds from beat to beat."""
 
 _RATE, _FRAME, _HOP = 16_000, 1024, 320
 _TONE_DB, _NEIGHBORS, _BAND_HERTZ = 12.0, 12, (120.0, 4000.0)
@@ -61,6 +76,47 @@ def tones(waveform: Waveform) -> tuple[float, float]:
     return float(np.median((band * is_tone).sum(axis=1) / band.sum(axis=1))), float(distance)
 
 
+def beat_seconds(waveform: Waveform) -> float | None:
+    """Seconds from beat to beat where something sounds as regularly as drums or a pulsed bass; None where nothing does.
+
+    Onsets must recur after one beat and after two.
+    """
+    if waveform.seconds < MIN_BEAT_SECONDS:
+        return None
+    samples = audio.resample(waveform, _RATE).samples.astype(np.float64)
+    samples = samples[: len(samples) // _HOP * _HOP]
+    spectrum = np.fft.rfft(samples, size := 1 << (len(samples) - 1).bit_length())
+    hertz = np.fft.rfftfreq(size, 1 / _RATE)
+    loud = np.percentile(_decibels(samples), 90)
+    for (low, high), least in BEATS:
+        band = np.fft.irfft(np.where((hertz >= low) & (hertz < high), spectrum, 0), size)[: len(samples)]
+        levels = np.maximum(_decibels(band), loud - BEAT_DEPTH_DB)
+        similarity, lag = _recurrence(np.maximum(levels[2:] - levels[:-2], 0.0))
+        if similarity >= least:
+            return lag * _HOP / _RATE
+    return None
+
+
+def _decibels(samples: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(T * _HOP,) -> (T,): power of frames, each with half of its neighbors."""
+    power = np.pad((samples.reshape(-1, _HOP) ** 2).mean(axis=1), 1, mode="edge")
+    return np.asarray(10.0 * np.log10((power[:-2] + 2.0 * power[1:-1] + power[2:]) / 4.0 + 1e-12))
+
+
+def _recurrence(onsets: NDArray[np.float64]) -> tuple[float, int]:
+    """The largest autocorrelation of onsets (T,) at a beat's lag and at twice that lag, and the lag in frames."""
+    centered = onsets - onsets.mean()
+    spectrum = np.fft.rfft(centered, 2 * len(centered))
+    products = np.fft.irfft(np.abs(spectrum) ** 2)[: len(centered)]
+    if products[0] < 1.0:
+        return 0.0, 0
+    count = len(centered) - np.arange(len(centered))
+    similarity = products / products[0] * len(centered) / np.maximum(count, len(centered) / 3)
+    first, last = (round(seconds * _RATE / _HOP) for seconds in _BEAT_LAGS)
+    lags = range(first, min(last, len(centered) // 3))
+    return max((float(min(similarity[lag], similarity[2 * lag - 1 : 2 * lag + 2].max())), lag) for lag in lags)
+
+
 def _median_of_neighbors(spectrum: NDArray[np.float64]) -> NDArray[np.float64]:
     """(Q, F) -> (Q, F): of each bin and _NEIGHBORS on both sides."""
     padded = np.pad(spectrum, ((0, 0), (_NEIGHBORS, _NEIGHBORS)), mode="edge")
@@ -75,4 +131,6 @@ def describe_background(waveform: Waveform) -> str | None:
     ratio, distance = tones(waveform)
     if ratio > MAX_TONE_RATIO and distance < MAX_TONE_DISTANCE_DB:
         return f"tones sound under the voice, {distance:.0f} dB below its loudest parts, such as music or a hum"
+    if (seconds := beat_seconds(waveform)) is not None:
+        return f"a beat sounds under the voice, every {seconds:.1f} s, such as music or a machine"
     return None
