@@ -140,6 +140,23 @@ def test_an_mp3_behind_zero_bytes_is_read(num_zeros, tag):
         assert audio.read(start + mp3).seconds == pytest.approx(2.0, abs=0.1)
 
 
+@pytest.mark.parametrize("count", [2, 3])
+def test_an_mp3_behind_several_tags_is_read(count):
+    tags = b"".join(b"ID3\4\0\0\0\0\1\0" + bytes(128) for _ in range(count))
+    assert audio.read(tags + encoded(NOISE, "MP3", "MPEG_LAYER_III")).seconds == pytest.approx(2.0, abs=0.1)
+
+
+@pytest.mark.parametrize("lost", [50, 1001, 9001])
+def test_an_mp3_without_its_beginning_is_said_to_be_cut_and_the_rest_can_be_used(lost):
+    content = encoded(NOISE, "MP3", "MPEG_LAYER_III")
+    rest = content[lost:]
+    with pytest.raises(AudioError, match="cut short; its beginning is missing"):
+        audio.read(rest)
+    blocks = list(audio.read_blocks(rest, whole=False))
+    share = len(rest) / len(content)
+    assert sum(block.seconds for block in blocks) == pytest.approx(2.0 * share, abs=0.2)
+
+
 def test_zero_bytes_alone_are_no_audio():
     with pytest.raises(AudioError):
         audio.read(bytes(100_000))

@@ -20,7 +20,9 @@ pytestmark = pytest.mark.slow
 RATE = 24_000
 
 
-def ffmpeg_encoded(container: str, codec: str, *, video: bool = False, seconds: float = 2.0, **options: str) -> bytes:
+def ffmpeg_encoded(
+    container: str, codec: str, *, video: bool = False, seconds: float = 2.0, silent: float = 0.0, **options: str
+) -> bytes:
     av = pytest.importorskip("av")
     path = Path(mkdtemp()) / "recorded"  # PyAV reopens it to move its index to the front
     with av.open(path, "w", format=container, options=options) as output:
@@ -31,6 +33,7 @@ def ffmpeg_encoded(container: str, codec: str, *, video: bool = False, seconds: 
             frame = av.VideoFrame.from_ndarray(np.full((32, 32, 3), number, np.uint8), format="rgb24")
             output.mux(picture.encode(frame))
         mono = np.sin(2 * np.pi * 220 * np.arange(round(seconds * rate)) / rate).astype(np.float32)
+        mono[: round(silent * rate)] = 0.0
         whole = np.stack([0.2 * mono, 0.4 * mono])
         size = sound.codec_context.frame_size or 1024
         for start in range(0, whole.shape[1], size):
@@ -56,6 +59,17 @@ RECORDED = [
     ("matroska", "aac", True),
     ("avi", "aac", True),
 ]
+
+
+def test_a_length_that_is_estimated_makes_no_recording_short():
+    """Of ADTS, FFmpeg estimates the length from the first frames, which are small where it begins with silence."""
+    content = ffmpeg_encoded("adts", "aac", seconds=8.0, silent=2.0)
+    assert audio.read(content).seconds == pytest.approx(8.0, abs=0.12)
+
+
+def test_an_mpeg_recording_of_layer_two_is_whole():
+    content = ffmpeg_encoded("mp2", "mp2")
+    assert audio.read(content).seconds == pytest.approx(2.0, abs=0.1)
 
 
 @pytest.mark.parametrize("video", [False, True])

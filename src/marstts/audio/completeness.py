@@ -119,6 +119,12 @@ MAX_FRAMES = 2_000_000
 MAX_PADDING_BYTES = 2**16
 """Zero bytes before the audio that are passed over: recorders and cut streams leave some."""
 
+MAX_TAGS = 8
+"""ID3v2 tags before the audio: programs that do not know the first one add another."""
+
+MAX_SEARCHED_BYTES, SURE_FRAMES = 2**14, 4
+"""Bytes that are searched for a first frame, and frames in a row that chance does not make."""
+
 _MARKS = (b"Xing", b"Info", b"VBRI")
 _TAGS = (b"TAG", b"APETAGEX", b"LYRICS", b"ID3", b"3DI")
 _BITRATES = {  # kbit/s by version 1 or other (2, 2.5) and layer; index 0 is "free format", 15 is not allowed
@@ -153,10 +159,10 @@ def is_mpeg(start: bytes) -> bool:
     return start[:3] == b"ID3" or frame_length(start) is not None
 
 
-def walk(file: BinaryIO) -> Walk:
-    """Read the headers of all frames of a file; its position is lost."""
+def walk(file: BinaryIO, first: int | None = None) -> Walk:
+    """Read the headers of all frames of a file, from its beginning or `first` on; its position is lost."""
     size = file.seek(0, 2)
-    first = offset = after_tag(file)
+    first = offset = after_tag(file) if first is None else first
     frames = 0
     while frames < MAX_FRAMES and offset < size:
         file.seek(offset)
@@ -200,16 +206,36 @@ def xing_frame(header: bytes, frames: int) -> bytes:
 
 
 def after_tag(file: BinaryIO) -> int:
-    """Where the audio begins: behind an ID3v2 tag and zero bytes, of which the search is bounded."""
+    """Where the audio begins: behind ID3v2 tags and zero bytes, of which the search is bounded."""
     place = _after_zeros(file, 0)
-    file.seek(place)
-    head = file.read(10)
-    if head[:3] != b"ID3" or len(head) < 10:
-        return place
-    length = 0
-    for byte in head[6:10]:
-        length = length << 7 | byte & 0x7F
-    return _after_zeros(file, place + 10 + length + (10 if head[5] & 0x10 else 0))
+    for _ in range(MAX_TAGS):
+        file.seek(place)
+        head = file.read(10)
+        if head[:3] != b"ID3" or len(head) < 10:
+            break
+        length = 0
+        for byte in head[6:10]:
+            length = length << 7 | byte & 0x7F
+        place = _after_zeros(file, place + 10 + length + (10 if head[5] & 0x10 else 0))
+    return place
+
+
+def first_frame(file: BinaryIO) -> int | None:
+    """Where the first frame of an MP3 is whose beginning is missing; None where none comes soon."""
+    file.seek(0)
+    start = file.read(MAX_SEARCHED_BYTES)
+    for match in re.finditer(b"\xff", start):
+        place, count = match.start(), 0
+        while count < SURE_FRAMES and (length := frame_length(start[place : place + 4])):
+            place, count = place + length, count + 1
+        if count == SURE_FRAMES:
+            return match.start()
+    return None
+
+
+def is_layer_three(header: bytes) -> bool:
+    """Whether the frame that begins with these four bytes is one of an MP3, not of its older layers."""
+    return header[1] >> 1 & 3 == 1
 
 
 def _after_zeros(file: BinaryIO, place: int) -> int:

@@ -53,6 +53,9 @@ CONTAINERS = (
 )
 """First bytes of containers that FFmpeg may decode, its name for the container, and the usual one."""
 
+WITHOUT_LENGTH = ("aac", "amr")
+"""Containers that do not state a length; FFmpeg estimates one from the first frames, too long or too short."""
+
 EXTRA = "formats"
 
 UNKNOWN_WAV_LENGTH = b"\xff" * 4
@@ -128,9 +131,10 @@ class Decoder(Protocol):
 class SoundfileDecoder:
     """A decoder for the formats of libsndfile."""
 
-    def __init__(self, name: str, file: BinaryIO, *, whole: bool) -> None:
+    def __init__(self, name: str, file: BinaryIO, *, whole: bool, first: int = 0) -> None:
+        """`first`: where the first frame begins of an MP3 whose beginning is missing."""
         try:
-            self._file = open_soundfile(file, whole)
+            self._file = open_rest_of_mp3(file, whole, first) if first else open_soundfile(file, whole)
             log = self._file.extra_info
         except (soundfile.SoundFileError, OSError) as error:
             raise undecodable(name) from error
@@ -177,7 +181,9 @@ def open_soundfile(file: BinaryIO, whole: bool) -> soundfile.SoundFile:
     found = completeness.walk(file)
     if whole and found.is_cut_short:
         raise CorruptStream("its last frame is not whole")
-    if not completeness.has_frame_count(file) and found.frames:
+    file.seek(found.first)
+    is_layer_three = completeness.is_layer_three(file.read(4).ljust(4, b"\0"))
+    if is_layer_three and not completeness.has_frame_count(file) and found.frames:
         if whole and found.is_broken:
             raise CorruptStream("something else than audio lies within it")
         return open_mp3_copy(completeness.missing_header(file, found), file, found.first)
@@ -186,7 +192,14 @@ def open_soundfile(file: BinaryIO, whole: bool) -> soundfile.SoundFile:
     try:
         return open_in_place(file)
     except soundfile.SoundFileError:
-        return open_mp3_copy(b"", file, 0)
+        return open_mp3_copy(b"", file, found.first)
+
+
+def open_rest_of_mp3(file: BinaryIO, whole: bool, first: int) -> soundfile.SoundFile:
+    """An MP3 whose beginning is missing, from its first frame on; CorruptStream where it should be whole."""
+    if whole:
+        raise CorruptStream("its beginning is missing")
+    return open_mp3_copy(completeness.missing_header(file, completeness.walk(file, first)), file, first)
 
 
 def open_in_place(file: BinaryIO) -> soundfile.SoundFile:
@@ -248,7 +261,8 @@ class FFmpegDecoder:
             self.close()
             raise AudioError(f"{name}: the sound track of this file is in a format that cannot be decoded")
         self.sample_rate, self.channels = int(stream.rate or 0), int(stream.channels or 0)
-        seconds = self._stated_seconds(stream) - self.LENGTH_TOLERANCE_SECONDS
+        stated = 0.0 if container in WITHOUT_LENGTH else self._stated_seconds(stream)
+        seconds = stated - self.LENGTH_TOLERANCE_SECONDS
         self.frames = round(seconds * self.sample_rate) if seconds > 0.0 else None
         self._blocks = self._decode(stream)
         self._rest = np.zeros((0, max(1, self.channels)), np.float32)
@@ -315,6 +329,8 @@ def choose_decoder(name: str, file: BinaryIO, whole: bool) -> Any:
         except AudioError:
             if container is None:
                 raise
+    if container is None and (first := completeness.first_frame(file)) is not None:
+        return SoundfileDecoder(name, file, whole=whole, first=first)
     if container is None:
         raise undecodable(name)
     file.seek(0)
