@@ -117,6 +117,17 @@ def document(
         ('<p>So<span class="pagenum">[Pg 7]</span>on</p>', "Soon"),
         ('<p hidden="hidden">No.</p><p style="color:red; display: none">No.</p><i aria-hidden="true">No</i><p>Yes.</p>',
          "Yes."),
+        ("<p>Ca<sup>2+</sup>, SO<sub>4</sub><sup>2\u2212</sup>, the 3<sup>d</sup> of May, 22<sup>d</sup></p>",
+         "Ca^2+, SO4^2-, the 3rd of May, 22nd"),
+        ("<p>He <del>went</del><ins>ran</ins>.</p><video>No.</video><noscript>No.</noscript><iframe>No.</iframe>",
+         "He ran."),
+        ('<p><img alt="W" src="w.png"/>hen <img class="math" alt="x^2 + 1" src="f.png"/>, <img alt="\\frac{1}{2}"/></p>',
+         "When x^2 + 1, $\\frac{1}{2}$"),
+        ('<p><img alt="A ship" src="s.png"/>He <img alt="x" src="s.png"/>sailed.</p>', "He sailed."),
+        ('<epub:switch><epub:case required-namespace="http://www.w3.org/1998/Math/MathML"><math><mi>x</mi></math>'
+         '</epub:case><epub:default><p>Or x.</p></epub:default></epub:switch>', "x"),
+        ('<epub:switch><epub:case required-namespace="http://www.xml-cml.org"><p>C</p></epub:case>'
+         '<epub:default><p>Coal.</p></epub:default></epub:switch>', "Coal."),
         ("<p>One.</p><hr/><p>Two.</p><hr><p>Three.</p>", "One.\n\n* * *\n\nTwo.\n\n* * *\n\nThree."),
     ],
 )  # fmt: skip
@@ -337,6 +348,8 @@ MATH = "<math xmlns='http://www.w3.org/1998/Math/MathML'>"
         ("<mover><mi>v</mi><mo>\u2192</mo></mover><mo>=</mo><mfenced><mi>a</mi><mi>b</mi></mfenced>",
          "v vector equals (a, b)"),
         ("<mtable><mtr><mtd><mn>1</mn></mtd><mtd><mn>0</mn></mtd></mtr></mtable>", "1, 0"),
+        ("<menclose notation='radical'><mi>x</mi></menclose>", "the square root of x"),
+        ("<mmultiscripts><mi>C</mi><mn>6</mn><none/><mprescripts/><none/><mn>14</mn></mmultiscripts>", "14 C 6"),
         ("<mrow>" * 60 + "<mi>x</mi>", "a long one"),
     ],
 )  # fmt: skip
@@ -432,6 +445,29 @@ def test_description_and_date_are_given_as_plain_text(tmp_path: Path) -> None:
     )
     book = read_book(path)
     assert (book.description, book.date) == ("A fine book.", "1912-04")
+
+
+@pytest.mark.parametrize(
+    ("stated", "date"),
+    [("March 1998", "1998"), ("c1998", "1998"), ("12/03/1998", "1998"), ("[2004?]", "2004"), ("?", "")],
+)
+def test_the_year_is_found_in_other_dates(stated: str, date: str, tmp_path: Path) -> None:
+    package = PACKAGE.replace("</metadata>", f"<dc:date>{stated}</dc:date></metadata>")
+    assert read_book(write_epub(tmp_path / "b.epub", **{"OEBPS__content.opf": package})).date == date
+
+
+def test_documents_that_only_the_contents_name_are_read_in_their_place(tmp_path: Path) -> None:
+    package = PACKAGE.replace('<itemref idref="b"/>', "")
+    contents = "".join(link(place, title) for place, title in (("a.xhtml", "A"), (B, "B"), ("c.xhtml", "C")))
+    parts = {"OEBPS__content.opf": package, "OEBPS__nav.xhtml": f'<nav epub:type="toc"><ol>{contents}</ol></nav>'}
+    assert [chapter.title for chapter in read_book(write_epub(tmp_path / "b.epub", **parts))] == ["A", "B", "C"]
+
+
+def test_documents_that_nothing_names_are_warned_about(tmp_path: Path) -> None:
+    package = PACKAGE.replace('<itemref idref="c"/>', "")
+    book = read_book(write_epub(tmp_path / "b.epub", **{"OEBPS__content.opf": package}))
+    assert book.chapters[-1].text == "It blew & blew."
+    assert any("left out 1 part that the book keeps outside" in each for each in book.warnings)
 
 
 def test_parts_that_the_file_does_not_hold_are_warned_about(tmp_path: Path) -> None:

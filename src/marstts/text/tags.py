@@ -12,6 +12,9 @@ import re
 from collections.abc import Iterable, Iterator
 from functools import cache
 
+from marstts.text.books.mathml import MathReader
+from marstts.text.books.xhtml import Tag as MathTag
+from marstts.text.books.xhtml import read_xhtml
 from marstts.text.rules.tables import word_set, words
 from marstts.text.segments import BREAK_SECONDS
 from marstts.text.stage_directions import SOUNDS
@@ -52,6 +55,12 @@ _POWER = re.compile(
 
 _RAISED_NUMBER = re.compile("[-+\u2212]?(?:[0-9]{1,3}|[nxk])")
 _NOTE_MARK = re.compile(r"[\W\d_]{1,12}|\[[a-z]\]")
+_CHARGE, _ELEMENT = re.compile("[2-9]?[+\u2212-]"), re.compile(r"(?:(?<![a-z])[A-Z][a-z]?[0-9]{0,2}|\))\Z")
+"""The charge of an ion, and the element or the group that it stands behind: Ca^2+, SO4^2-."""
+
+_OLD_RANK = re.compile("(?<![0-9])(?:[2-9](?=[23]))?[23]\\Z")
+"""Numbers whose rank was written with a raised d: 2^d, 3^d, 23^d."""
+
 _NOTE_LETTERS = "abcdefgivx"
 """Letters that mark notes; others are the end of a shortened word: Rob^t, Will^m."""
 
@@ -67,6 +76,8 @@ def raised(before: str, content: str) -> str:
     content = " ".join(content.split())
     if _RAISED_NUMBER.fullmatch(content):
         return "^" + content.replace("\u2212", "-") if _POWER.search(before[-24:]) else ""
+    if _CHARGE.fullmatch(content) and _ELEMENT.search(before[-24:]):
+        return "^" + content.replace("\u2212", "-")
     if _NOTE_MARK.fullmatch(content) or (content in ("TM", "SM", "R") and before[-1:].isalnum()):
         return ""
     return content if len(content) > 1 else _raised_letter(before[-24:], content)
@@ -74,6 +85,8 @@ def raised(before: str, content: str) -> str:
 
 def _raised_letter(before: str, letter: str) -> str:
     """The end of a shortened word (M^c, S^t, y^e, Sam^l), an exponent (e^t), or nothing: the mark of a note (sea^a)."""
+    if letter == "d" and (rank := _OLD_RANK.search(before)) is not None:
+        return "nd" if rank[0].endswith("2") else "rd"
     found = _LAST_LETTERS.search(before)
     word = found[0] if found is not None else ""
     if not word or (letter.isupper() and len(word) > 1):
@@ -105,6 +118,7 @@ class TagReader:
         self._held = ""  # from a tag on whose end has not come
         self._silent = ""  # name of the element whose content is passed over
         self._content: list[str] = []  # of that element
+        self._formula = ""  # words of the formula that was passed over
         self._unclosed: set[str] = set()  # names of elements that are known to have no end
         self._before = ""  # the last characters given
         self._in_row = False  # whether the line that was begun is a row of a Markdown table
@@ -141,7 +155,8 @@ class TagReader:
                 place = self._skip(text, place, is_last)
                 if self._silent:
                     break
-                given.append(self._give(" "))
+                given.append(self._give(f" {self._formula} "))
+                self._formula = ""
                 continue
             opening = text.find("<", place)
             if opening < 0:
@@ -162,6 +177,8 @@ class TagReader:
         """Pass over the content of the silent element; return where it ends, or where the search continues."""
         ending = _end_of(self._silent).search(text, place)
         if ending is not None:
+            if self._silent.rpartition(":")[2] == "math":
+                self._formula = _read_formula("".join([*self._content, text[place : ending.end()]]))
             self._silent, self._content = "", []
             return ending.end()
         kept = len(text) if is_last else max(place, len(text) - 64)
@@ -244,6 +261,15 @@ class TagReader:
             is_heading = len(name) == 2 and name[0] == "h" and name[1].isdigit() and not tag["end"]
             return "\n\n# " if is_heading else "\n\n"
         return "" if name in _INLINE else " "
+
+
+def _read_formula(content: str) -> str:
+    """The words of a formula in MathML, from behind its `<math>` to its end."""
+    reader = MathReader(MathTag("math", starts=True, ends=False))
+    for found in read_xhtml(content):
+        if reader.feed(found):
+            break
+    return reader.words()
 
 
 @cache

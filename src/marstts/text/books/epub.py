@@ -68,7 +68,24 @@ _BLOCKS = frozenset([
     "fieldset", "figcaption", "figure", "footer", "form", "h1", "h2", "h3", "h4", "h5", "h6", "header", "hgroup", "hr",
     "legend", "li", "main", "menu", "ol", "p", "pre", "section", "summary", "table", "td", "th", "tr", "ul",
 ])  # fmt: skip
-_SILENT = frozenset(["head", "script", "style", "title", "nav", "svg", "rt", "rp"])
+_SILENT = frozenset(
+    [
+        "audio",
+        "canvas",
+        "del",
+        "head",
+        "iframe",
+        "nav",
+        "noscript",
+        "rp",
+        "rt",
+        "script",
+        "style",
+        "svg",
+        "title",
+        "video",
+    ]
+)
 _HEADINGS = frozenset(["h1", "h2", "h3"])
 _EMPTY = frozenset(["area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "wbr"])
 """Elements that have no end tag."""
@@ -95,6 +112,8 @@ _HIDING_STYLE = re.compile(r"(?:display\s*:\s*none|visibility\s*:\s*(?:hidden|co
 _RAISING_STYLE = re.compile(r"vertical-align\s*:\s*super", re.IGNORECASE)
 _RAISED = frozenset(["sup", "super", "superscript"])
 _DATE = re.compile(r"[12][0-9]{3}(?:-[0-9]{2}(?:-[0-9]{2})?)?(?![0-9])")
+_YEAR = re.compile(r"(?<![0-9])(?:1[0-9]|20)[0-9]{2}(?![0-9])")
+_FORMULA_CLASS = re.compile("math|formula|equation|latex", re.IGNORECASE)
 _NOTE_TARGET = re.compile(r"#(?:.*(?:fn|note|foot)|[nr]?[_-]?[0-9])", re.IGNORECASE)
 _MARK_OF_NOTE = re.compile(r"\s*[\[(]?(?:[0-9]{1,4}|[*\u2020\u2021\u00a7]{1,4}|[a-z]|\u21a9\ufe0e?|\u2191)[\])]?\s*")
 
@@ -234,14 +253,14 @@ class _Package:
         package = self.xml(package_path)
         folder = posixpath.dirname(package_path)
         items = {item.get("id", ""): item for item in _named(package, "item")}
-        spine = self.spine(package, items, folder)
-        self.refuse_protected(list(spine))
         navigation = {
             _join(folder, each.get("href", ""))
             for each in items.values()
             if "nav" in each.get("properties", "").split()
         }
         contents = self.contents(items.values(), folder)
+        spine = self.with_others(self.spine(package, items, folder), items.values(), folder, list(contents), navigation)
+        self.refuse_protected(list(spine))
         sections = [
             section
             for name, is_linear in spine.items()
@@ -280,6 +299,29 @@ class _Package:
         known = {name: is_linear for name, is_linear in order.items() if name in self.names}
         self.num_lost = max(0, len(stated) - len(found)) + len(order) - len(known)
         return known if any(known.values()) else dict.fromkeys(known, True)
+
+    def with_others(
+        self,
+        spine: dict[str, bool],
+        items: Iterable[Element],
+        folder: str,
+        contents: list[str],
+        navigation: set[str],
+    ) -> dict[str, bool]:
+        """The spine, and the documents that it lacks: where the contents name them, else outside of the reading order."""
+        documents = (_join(folder, each.get("href", "")) for each in items if each.get("media-type") in _DOCUMENT_TYPES)
+        others = [name for name in documents if name in self.names and name not in spine and name not in navigation]
+        before: dict[str, list[str]] = {}
+        at_end: list[str] = []
+        ahead = at_end
+        for name in reversed(contents):
+            if name in spine:
+                ahead = before.setdefault(name, [])
+            elif name in others:
+                ahead.insert(0, name)
+        named = [each for name in spine for each in (*before.get(name, []), name)] + at_end
+        rest = [name for name in others if name not in contents]
+        return {name: spine.get(name, False) for name in (*named, *rest)}
 
     def cover(self, package: Element, items: dict[str, Element], folder: str) -> bytes:
         """The picture of the cover; empty where none is named, or where it cannot be read."""
@@ -459,6 +501,7 @@ class _DocumentReader:
         self.raised: list[str] = []  # its text
         self.math: MathReader | None = None
         self.num_formulas = 0  # that cannot be read
+        self.has_case = False  # whether a case of the last `epub:switch` was read, so that its default is not
         self.lowered: list[str] | None = None  # text of an element below the line
         self.is_apart = False  # whether a letter that follows does not belong to the word before
         self.rows: list[_Row] = []  # of tables within each other
@@ -516,6 +559,8 @@ class _DocumentReader:
                 self.give(row.take())
             self.done.append(_Section(self.places[place]))
         self.has_pictures = self.has_pictures or tag.name in ("img", "svg", "image")
+        if tag.name == "img" and not self.silent:
+            self.handle_picture(tag)
         if tag.name == "br":
             self.words.append("\n")
         if tag.name == "hr" and not self.silent:
@@ -529,7 +574,12 @@ class _DocumentReader:
             return
         if is_empty:
             return
-        if self.silent or not self.is_read(tag, kinds):
+        if tag.name == "epub:switch":
+            self.has_case = False
+        is_other = tag.name == "epub:case" and not tag.attributes.get("required-namespace", "").endswith("MathML")
+        is_spare = tag.name in ("epub:case", "epub:default") and self.has_case
+        self.has_case = self.has_case or (tag.name == "epub:case" and not is_other)
+        if self.silent or is_other or is_spare or not self.is_read(tag, kinds):
             self.silent += 1
         elif self.note or kinds & _NOTES:
             self.end_block() if not self.note else None
@@ -557,6 +607,18 @@ class _DocumentReader:
                 tag.name == "a" and _NOTE_TARGET.search(tag.attributes.get("href", "")[-MAX_TARGET:]) is not None
             )
             self.mark, self.depth, self.raised = (tag.name, is_link_to_note), 1, []
+
+    def handle_picture(self, tag: Tag) -> None:
+        """Read the text of a picture that stands for text: an initial letter, or a formula."""
+        text = " ".join(tag.attributes.get("alt", "").split())
+        is_formula = "\\" in text or _FORMULA_CLASS.search(tag.attributes.get("class", "")) is not None
+        if tag.attributes.get("role") == "math" or is_formula:
+            self.num_formulas += not text
+            self.is_apart = True
+            self.handle_text(f"${text}$" if "\\" in text and "$" not in text else text)
+            self.is_apart = True
+        elif len(text) == 1 and text.isalpha() and not "".join(self.words).strip():
+            self.handle_text(text)
 
     def is_read(self, tag: Tag, kinds: frozenset[str]) -> bool:
         """Whether what an element holds is speech."""
@@ -744,8 +806,9 @@ def _date(package: Element) -> str:
     dates = list(_named(package, "date"))
     event = {each: next((value for name, value in each.items() if name.endswith("event")), "") for each in dates}
     ordered = sorted(dates, key=lambda each: event[each] not in ("publication", "original-publication", ""))
-    found = (_DATE.match("".join(each.itertext()).strip()) for each in ordered if event[each] != "modification")
-    return next((match[0] for match in found if match is not None), "")
+    texts = ["".join(each.itertext()).strip()[:100] for each in ordered if event[each] != "modification"]
+    found = [match for pattern in (_DATE.match, _YEAR.search) for text in texts if (match := pattern(text)) is not None]
+    return found[0][0] if found else ""
 
 
 def _join(folder: str, href: str) -> str:

@@ -119,8 +119,10 @@ def _said(part: _Element | str) -> str:
     if name == "mfenced":
         opening, closing = part.attributes.get("open", "("), part.attributes.get("close", ")")
         return f"{opening} {', '.join(map(_said, children))} {closing}"
-    if name == "msqrt":
+    if name == "msqrt" or (name == "menclose" and "radical" in part.attributes.get("notation", "")):
         return f"the square root of {_row(part.parts)}"
+    if name == "mmultiscripts":
+        return _before_and_behind(part.parts)
     if name == "mtable":
         return "; ".join(map(_said, children))
     if name in ("mtr", "mlabeledtr"):
@@ -177,6 +179,13 @@ def _lowered(part: _Element, children: Sequence[_Element]) -> str:
 def _lowered_and_raised(part: _Element, children: Sequence[_Element]) -> str:
     base, below, above = [*map(_said, children[:3]), ""][:3]
     return _large(base, below, above) or _power(f"{base} {below}".strip(), above)
+
+
+def _before_and_behind(parts: Sequence[_Element | str]) -> str:
+    """What stands around a letter, such as that of a nuclide: first what is before it."""
+    names = [each.name if isinstance(each, _Element) else "" for each in parts]
+    border = names.index("mprescripts") if "mprescripts" in names else len(parts)
+    return _row([*parts[border + 1 :], *parts[:border]])
 
 
 def _with_accent(part: _Element, children: Sequence[_Element]) -> str:

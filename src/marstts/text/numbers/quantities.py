@@ -72,7 +72,7 @@ def power_words(exponent: str) -> str:
 
 
 def _read_power(match: re.Match[str]) -> str | None:
-    base, exponent = match["base"], (match["exponent"] or match["grouped"]).strip("()")
+    base, exponent = match["base"], (match["exponent"] or match["grouped"]).strip("(){}")
     words = year_or_number(base) if base.isdigit() and len(base) < 4 else base
     if base.isdigit() and len(base) >= 4:
         words = number(base)
@@ -224,17 +224,18 @@ SCALES = [
 POWERS = [
     rule(
         "number.power",
-        r"(?<![A-Za-z0-9^])(?P<base>[0-9]{1,9}(?![0-9])|[A-Za-z]{1,20})\^(?:(?P<exponent>[+-]?[0-9]{1,4}|[A-Za-z]"
-        r"(?![A-Za-z]))|(?P<grouped>\([A-Za-z0-9+\u0370-\u03ff-]{1,9}\)))",
+        r"(?<![A-Za-z0-9^])(?P<base>[0-9]{1,9}(?![0-9])|[A-Za-z]{1,20})\^(?:(?P<exponent>[+-]?(?:[0-9]{1,4}|[A-Za-z]"
+        r"(?![A-Za-z])))|(?P<grouped>\([A-Za-z0-9+\u0370-\u03ff-]{1,9}\)|\{[A-Za-z0-9+\u0370-\u03ff-]{1,9}\}))",
         _read_power,
     ),
     rule("number.power", r"(?:(?<=[)\]\u0370-\u03ff])|(?<=[0-9][A-Za-z]))\^2(?![0-9])", " squared"),
     rule("number.power", r"(?:(?<=[)\]\u0370-\u03ff])|(?<=[0-9][A-Za-z]))\^3(?![0-9])", " cubed"),
     rule(
         "number.power",
-        r"(?<=[)\]A-Za-z0-9])\^(?P<exponent>-?[0-9]{1,4}|[A-Za-z](?![A-Za-z]))",
+        r"(?<=[)\]A-Za-z0-9])\^(?P<exponent>-?(?:[0-9]{1,4}|[A-Za-z](?![A-Za-z])))",
         lambda match: f" to the {power_words(match['exponent'])}",
     ),
+    rule("number.power", r"(?<=[A-Za-z0-9)])\^[-\u2212](?![A-Za-z0-9])", " minus"),
 ]
 
 NUMBERS = [
