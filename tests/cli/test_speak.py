@@ -175,6 +175,33 @@ def test_a_text_that_is_piped_or_in_a_file_may_be_utf16(reference_file: Path, en
         assert [take["text"] for take in json.loads(result.stdout)["takes"]] == ["The cat sat there."]
 
 
+@pytest.mark.parametrize("end", [b"\n", b"\r\n\x1a", b"\0"])
+def test_utf16_with_a_line_end_of_another_encoding_is_read(reference_file: Path, end: bytes):
+    content = "The cat sat there.".encode("utf-16-le") + end
+    result = RUN.invoke(app, ["speak", "--reference", str(reference_file), "--json"], input=content)
+    assert [take["text"] for take in json.loads(result.stdout)["takes"]] == ["The cat sat there."]
+
+
+@pytest.mark.parametrize(
+    ("content", "form"),
+    [
+        (b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n", "a PDF document"),
+        (b"PK\x03\x04\x14\0\x06\0 word/document.xml", "a Word document (.docx)"),
+        (b"PK\x03\x04 mimetypeapplication/vnd.oasis.opendocument.text", "an OpenDocument text"),
+        (b"PK\x03\x04\x14\0\0\0photos", "a ZIP archive"),
+        (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(500), "an old Office document"),
+        (b"Book".ljust(60, b"\0") + b"BOOKMOBI", "a Kindle book"),
+        (b"The cat\0sat.", "binary data"),
+    ],
+)
+def test_documents_that_are_no_text_are_named(reference_file: Path, content: bytes, form: str):
+    Path("a.bin").write_bytes(content)
+    assert_refused(speak("--file", "a.bin", "--reference", reference_file), form)
+    assert_refused(RUN.invoke(app, ["speak", "--reference", str(reference_file)], input=content), form)
+    if form != "binary data":
+        assert_refused(speak("--file", "a.bin", "--output", "book", "--reference", reference_file), form)
+
+
 def test_the_name_of_a_file_as_text_is_warned_of(reference_file: Path):
     Path("my chapter.txt").write_text("The cat sat.")
     result = speak("my chapter.txt", "--reference", reference_file)

@@ -121,7 +121,7 @@ def document(
          "Ca^2+, SO4^2-, the 3rd of May, 22nd"),
         ("<p>He <del>went</del><ins>ran</ins>.</p><video>No.</video><noscript>No.</noscript><iframe>No.</iframe>",
          "He ran."),
-        ('<p><img alt="W" src="w.png"/>hen <img class="math" alt="x^2 + 1" src="f.png"/>, <img alt="\\frac{1}{2}"/></p>',
+        ('<p><img alt="W" src="w.png"/>hen <img class="math" alt="x^2 + 1"/>, <img alt="\\frac{1}{2}"/></p>',
          "When x^2 + 1, $\\frac{1}{2}$"),
         ('<p><img alt="A ship" src="s.png"/>He <img alt="x" src="s.png"/>sailed.</p>', "He sailed."),
         ('<epub:switch><epub:case required-namespace="http://www.w3.org/1998/Math/MathML"><math><mi>x</mi></math>'

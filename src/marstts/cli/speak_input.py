@@ -14,13 +14,13 @@ from marstts.cli import book
 from marstts.cli.book_output import is_book_output
 from marstts.cli.terminal import print_prefix, printed_warnings, warn
 from marstts.errors import ConfigError, TextError
-from marstts.io.reading import decode_text, printable_name, read_text
+from marstts.io.reading import decode_text, printable_name, read_regular_file
 from marstts.synthesis.clone.packaged import VOICE_SUFFIX
 from marstts.synthesis.synthesizer import Synthesizer
 from marstts.text.books import book as books
 from marstts.text.books import epub
 from marstts.text.books.epub import Notes
-from marstts.text.books.formats import refuse_other_formats
+from marstts.text.books.formats import refuse_binary_formats, refuse_other_formats
 from marstts.voice import Voice
 
 STANDARD_INPUT = "-"
@@ -52,7 +52,7 @@ def choose_text(text: str | None, file: str | None, notes: Notes = Notes.IN_PLAC
     if chapters is not None or epub.is_epub_file(Path(file)):
         chosen = book.choose_chapters(_read_book(file, notes), chapters)
         return "\n\n".join(chapter.spoken for chapter in chosen)
-    return plain(read_text(file, MAX_TEXT_BYTES, TextError), printable_name(file))
+    return decoded(read_regular_file(file, MAX_TEXT_BYTES, TextError), printable_name(file))
 
 
 def read_standard_input() -> str:
@@ -60,7 +60,13 @@ def read_standard_input() -> str:
     content = sys.stdin.buffer.read(MAX_TEXT_BYTES + 1)
     if len(content) > MAX_TEXT_BYTES:
         raise TextError(f"standard input: the text has more than {MAX_TEXT_BYTES} bytes; split it")
-    return plain(decode_text(content, "standard input", TextError), "standard input")
+    return decoded(content, "standard input")
+
+
+def decoded(content: bytes, name: str) -> str:
+    """The text of a file or a pipe; TextError where it is a document of another kind."""
+    refuse_binary_formats(content, name, TextError)
+    return plain(decode_text(content, name, TextError), name)
 
 
 def hint_at_file(text: str) -> None:

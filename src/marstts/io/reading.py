@@ -84,7 +84,7 @@ def decode_text(content: bytes, name: str, kind: type[MarsError] = FileError) ->
     """Bytes as UTF-8 or UTF-16 text, without a byte order mark; raises `kind`, prefixed by `name`."""
     if (encoding := utf16_of(content)) is not None:
         try:
-            return content.decode(encoding).removeprefix("\ufeff")
+            return whole_units(content).decode(encoding).removeprefix("\ufeff")
         except UnicodeDecodeError as error:
             raise kind(f"{name}: expected UTF-16 text, but byte {error.start} is no part of a letter") from error
     return decode_utf8(content, name, kind)
@@ -92,11 +92,11 @@ def decode_text(content: bytes, name: str, kind: type[MarsError] = FileError) ->
 
 def decode_utf8(content: bytes, name: str, kind: type[MarsError] = FileError) -> str:
     """Bytes as UTF-8 text, without a byte order mark; raises `kind`, prefixed by `name`."""
+    if b"\0" in content[:SAMPLE_BYTES]:
+        raise kind(f"{name}: expected text, but this is binary data, such as audio or a program")
     try:
         return content.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError as error:
-        if b"\0" in content[:SAMPLE_BYTES]:
-            raise kind(f"{name}: expected text, but this is binary data, such as audio or a program") from error
         raise not_utf8(error, name, kind) from error
 
 
@@ -111,11 +111,16 @@ def utf16_of(content: bytes) -> str | None:
             return encoding
     sample = content[:SAMPLE_BYTES]
     for zeros, encoding in ((sample[1::2], "utf-16-le"), (sample[::2], "utf-16-be")):
-        if len(content) % 2 == 0 and 2 * zeros.count(0) > len(zeros):
+        if len(whole_units(content)) % 2 == 0 and 2 * zeros.count(0) > len(zeros):
             characters = sample.decode(encoding, "ignore")
             if all(each >= " " or each.isspace() for each in characters):  # binary data has others
                 return encoding
     return None
+
+
+def whole_units(content: bytes) -> bytes:
+    """UTF-16 text without the odd byte of a line end or blank that a program of another encoding has added."""
+    return content[:-1] if len(content) % 2 and content[-1:] in b"\n\r \x1a\0" else content
 
 
 def not_utf8(

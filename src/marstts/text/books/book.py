@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from marstts.errors import DataError
-from marstts.io.reading import printable_name, read_regular_file, utf16_of
+from marstts.io.reading import printable_name, read_regular_file, utf16_of, whole_units
 from marstts.text.books.epub import EpubContent, Notes, is_epub, read_epub
-from marstts.text.books.formats import refuse_other_formats
+from marstts.text.books.formats import refuse_binary_formats, refuse_other_formats
 from marstts.text.front_matter import without_front_matter
 
 MAX_FILE_BYTES = 16 * 2**20
@@ -216,9 +216,10 @@ def _has_words(text: str) -> bool:
 def _decode(path: Path) -> str:
     """The text of a file in UTF-8 or UTF-16; other bytes are taken as Windows-1252, as old books are."""
     content = read_regular_file(path, MAX_FILE_BYTES, DataError)
+    refuse_binary_formats(content, printable_name(path), DataError)
     if (encoding := utf16_of(content)) is not None:
-        return content.decode(encoding, "replace").removeprefix("\ufeff")
-    if b"\0" in content[:4096] or content.startswith(b"PK\x03\x04"):
+        return whole_units(content).decode(encoding, "replace").removeprefix("\ufeff")
+    if b"\0" in content[:4096]:
         raise DataError(f"{printable_name(path)}: expected an EPUB or a text file, but it holds bytes that are no text")
     try:
         return content.decode("utf-8-sig")

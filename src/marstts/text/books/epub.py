@@ -308,7 +308,7 @@ class _Package:
         contents: list[str],
         navigation: set[str],
     ) -> dict[str, bool]:
-        """The spine, and the documents that it lacks: where the contents name them, else outside of the reading order."""
+        """The spine with the documents that it lacks: where the contents name them, else outside of the order."""
         documents = (_join(folder, each.get("href", "")) for each in items if each.get("media-type") in _DOCUMENT_TYPES)
         others = [name for name in documents if name in self.names and name not in spine and name not in navigation]
         before: dict[str, list[str]] = {}
