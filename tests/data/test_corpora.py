@@ -276,6 +276,21 @@ TABLES |= {
     "Piper's, a bar in a text": ("a|bob|Press A | B.\nb|anna|It rained.\nc|bob|No.", [
         ("Press A | B.", "bob"), ("It rained.", "anna"), ("No.", "bob"),
     ]),
+    "a header with the file last": ("speaker_name|text|audio_file\nbob|It rained.|a.wav\nanna|No.|b\nbob|So.|c", [
+        ("It rained.", "bob"), ("No.", "anna"), ("So.", "bob"),
+    ]),
+    "quotation marks around all columns": ('"a.wav"|"bob"|"It rained."\n"b"|"anna"|"""No."""\n"c"|"bob"|"So."', [
+        ("It rained.", "bob"), ('"No."', "anna"), ("So.", "bob"),
+    ]),
+    "LJSpeech's, single words": ("a|Yes|Yes\nb|No|No\nc|Up|Up", [
+        ("Yes", "mine"), ("No", "mine"), ("Up", "mine"),
+    ]),
+    "Coqui's, single words": ("a|Yes|Yes|bob\nb|No|No|anna\nc|Left|Left|bob", [
+        ("Yes", "bob"), ("No", "anna"), ("Left", "bob"),
+    ]),
+    "EveryVoice's, no language": ("a|It rained.|It rained.|bob|und\nb|No.|No.|anna|und\nc|So.|So.|bob|und", [
+        ("It rained.", "bob"), ("No.", "anna"), ("So.", "bob"),
+    ]),
     "EveryVoice's header": ("basename|raw_text|characters|speaker|language\n"
         "a|$5.|five dollars|bob|eng\nb|Yes|Yes|anna|eng\nc|No|No|bob|eng",
         [("$5.", "bob"), ("Yes", "anna"), ("No", "bob")],

@@ -14,7 +14,7 @@ from marstts.cli import book
 from marstts.cli.book_output import is_book_output
 from marstts.cli.terminal import print_prefix, printed_warnings, warn
 from marstts.errors import ConfigError, TextError
-from marstts.io.reading import decode_text, printable_name, read_regular_file
+from marstts.io.reading import SAMPLE_BYTES, binary_data, decode_text, printable_name, read_regular_file
 from marstts.synthesis.clone.packaged import VOICE_SUFFIX
 from marstts.synthesis.synthesizer import Synthesizer
 from marstts.text.books import book as books
@@ -66,7 +66,10 @@ def read_standard_input() -> str:
 def decoded(content: bytes, name: str) -> str:
     """The text of a file or a pipe; TextError where it is a document of another kind."""
     refuse_binary_formats(content, name, TextError)
-    return plain(decode_text(content, name, TextError), name)
+    text = decode_text(content, name, TextError)
+    if "\0" in text[:SAMPLE_BYTES]:
+        raise binary_data(name, TextError)
+    return plain(text, name)
 
 
 def hint_at_file(text: str) -> None:

@@ -92,12 +92,17 @@ def decode_text(content: bytes, name: str, kind: type[MarsError] = FileError) ->
 
 def decode_utf8(content: bytes, name: str, kind: type[MarsError] = FileError) -> str:
     """Bytes as UTF-8 text, without a byte order mark; raises `kind`, prefixed by `name`."""
-    if b"\0" in content[:SAMPLE_BYTES]:
-        raise kind(f"{name}: expected text, but this is binary data, such as audio or a program")
     try:
         return content.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError as error:
+        if b"\0" in content[:SAMPLE_BYTES]:
+            raise binary_data(name, kind) from error
         raise not_utf8(error, name, kind) from error
+
+
+def binary_data(name: str, kind: type[MarsError] = FileError) -> MarsError:
+    """The exception for bytes that are no text."""
+    return kind(f"{name}: expected text, but this is binary data, such as audio or a program")
 
 
 SAMPLE_BYTES = 4096

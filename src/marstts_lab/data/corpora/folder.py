@@ -14,7 +14,7 @@ from unicodedata import normalize
 from marstts.errors import DataError, FileError
 from marstts.io.reading import printable_name, read_regular_file, read_text
 from marstts_lab.data.corpora.build_manifest import RawUtterance, RejectedItem, is_file
-from marstts_lab.data.corpora.table_columns import find_columns, header_of, split_columns
+from marstts_lab.data.corpora.table_columns import find_columns, header_of, split_columns, with_file_first
 from marstts_lab.data.shards import SHARD_PATTERN
 
 SUFFIXES = (".wav", ".flac", ".mp3", ".ogg", ".opus", ".m4a")
@@ -67,7 +67,8 @@ def from_table(root: Path, table: Path, license: str) -> Iterator[RawUtterance |
     files = FileNames(root)
     lines = read_text(table, MAX_TABLE_BYTES, DataError).splitlines()
     numbers = [number for number, line in enumerate(lines, start=1) if line.strip()]
-    rows = dict(zip(numbers, split_columns([lines[number - 1] for number in numbers]), strict=True))
+    cut = split_columns([lines[number - 1] for number in numbers])
+    rows = dict(zip(numbers, with_file_first(cut[0], cut) if cut else [], strict=True))
     first = next(iter(rows), 0)
     columns = header_of(rows[first]) if rows and files.find(rows[first][0]) is None else None
     if columns is not None:

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from itertools import combinations
 
 from marstts.errors import DataError
 
@@ -43,9 +44,12 @@ LONGER = 1.5
 _SEPARATOR = re.compile(r"\|(?!(?<=\s\|)\s)")
 """A bar, but not one with blanks on both sides, which may belong to a text: "Press A | B."."""
 
+_QUOTED = re.compile(r'"(?:[^"]|"")*"')
+
 _LANGUAGE = re.compile(
     r"(?:ar|bg|bn|ca|cmn|cs|cy|da|de|deu|el|en|eng|es|et|fa|fi|fr|fra|ga|gu|he|hi|hr|hu|id|is|it|ja|jp|ka|kk|ko|lb|lt|lv"
-    r"|mk|ml|mr|ms|ne|nl|no|pl|pt|ro|ru|sk|sl|spa|sr|sv|sw|ta|te|th|tl|tr|uk|ur|vi|yue|zh|zho)(?:[-_][a-z0-9]{2,8}){0,2}"
+    r"|mk|ml|mr|ms|ne|nl|no|pl|pt|ro|ru|sk|sl|spa|sr|sv|sw|ta|te|th|tl|tr|uk|ur|vi|yue|zh|zho|und|mul|mis|zxx|ara|ces|dan|ell|fin|heb|hin|hun|ind|ita|jpn|kor"
+    r"|nld|nor|pol|por|ron|rus|swe|tha|tur|ukr|vie)(?:[-_][a-z0-9]{2,8}){0,2}"
     r"|arabic|chinese|dutch|english|french|german|hindi|italian|japanese|korean|mandarin|polish|portuguese|russian"
     r"|spanish|turkish",
     re.IGNORECASE,
@@ -111,10 +115,22 @@ def split_columns(lines: Sequence[str]) -> list[Cells]:
     tight = [_SEPARATOR.split(line) for line in lines]
     spaced = [line.split("|") for line in lines]
     are_separators = len(lines) > 1 and all(len(one) < len(other) for one, other in zip(tight, spaced, strict=True))
-    return [
+    rows = [
         [cell.strip() for cell in (other if are_separators or _has_blanks(other) else one)]
         for one, other in zip(tight, spaced, strict=True)
     ]
+    if all(_QUOTED.fullmatch(cell) for cells in rows for cell in cells):
+        return [[cell[1:-1].replace('""', '"') for cell in cells] for cells in rows]
+    return rows
+
+
+def with_file_first(header: Cells, rows: Sequence[Cells]) -> list[Cells]:
+    """The rows with the file's column first, if the header names it elsewhere."""
+    names = [cell.lower().replace("_", " ") for cell in header]
+    place = next((place for place, name in enumerate(names) if name in FILE_NAMES), 0)
+    if names[0] not in (*TEXT_NAMES, *SPEAKER_NAMES) or place == 0:
+        return list(rows)
+    return [[cells[place], *cells[:place], *cells[place + 1 :]] if len(cells) > place else cells for cells in rows]
 
 
 def _has_blanks(parts: list[str]) -> bool:
@@ -172,8 +188,8 @@ def columns_by_content(rows: Sequence[Cells], width: int) -> Columns | None:
     labels = [place for place in spoken if place not in texts]
     if not texts and len(spoken) < len(places):  # its text is in phones only
         return None
-    if not texts:  # phrases without marks: the longest column
-        texts = longest(labels, values)
+    if not texts:  # phrases without marks: one that is there twice, else the longest column
+        texts = twice(labels, values) or longest(labels, values)
         labels = [place for place in labels if place not in texts]
     original = None
     if len(texts) == 2 and are_same_texts(sample, *texts):
@@ -213,6 +229,14 @@ def is_phones(values: Sequence[str]) -> bool:
     ipa = sum(_PHONES.search(value) is not None for value in values)
     arpabet = sum(_ARPABET.fullmatch(value) is not None for value in values)
     return 2 * ipa > len(values) or (arpabet == len(values) and 2 * sum(" " in value for value in values) > len(values))
+
+
+def twice(places: Sequence[int], values: dict[int, list[str]]) -> list[int]:
+    """Two columns that hold the same in every line, and more than a few names; none where there are no such ones."""
+    pairs = combinations(places, 2)
+    return next(
+        (list(pair) for pair in pairs if values[pair[0]] == values[pair[1]] and not are_labels(values[pair[0]])), []
+    )
 
 
 def longest(places: Sequence[int], values: dict[int, list[str]]) -> list[int]:
