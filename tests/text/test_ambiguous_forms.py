@@ -63,6 +63,9 @@ def test_seconds_are_no_decades(written: str, spoken: str) -> None:
     [
         ("It has 12,5 points.", "It has twelve point five points."),
         ("It took 0,5 hours.", "It took zero point five hours."),
+        ("3,14 is pi", "three point one four is pi"),
+        ("He said that 2,72 was e.", "He said that two point seven two was e."),
+        ("John 3,16 is known.", "John three, sixteen is known."),
         ("1,5 million people left", "one point five million people left"),
         ("3,7 percent at 12,5 degrees", "three point seven percent at twelve point five degrees"),
         ("From 2,5-3,5 hours.", "From two point five to three point five hours."),

@@ -71,3 +71,15 @@ def test_what_only_typesets_is_left_out_with_a_warning() -> None:
 )
 def test_broken_formulas_end(unit: str) -> None:
     assert isinstance(normalize(unit * 300), str)
+
+
+@pytest.mark.parametrize(
+    ("text", "spoken"),
+    [
+        (r"The cube root \sqrt[3]{27} is 3.", "The cube root of twenty-seven is three."),
+        (r"the square root $\sqrt{16}$.", "the square root of sixteen."),
+    ],
+)
+def test_a_root_is_named_once(text: str, spoken: str) -> None:
+    reading = read_text(text)
+    assert " ".join(reading.sentences) == spoken

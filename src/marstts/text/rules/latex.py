@@ -93,6 +93,12 @@ def without_formulas(text: str, change: Callable[[str], str]) -> str:
     return re.sub(_PLACE, lambda _: next(waiting, ""), changed)
 
 
+_SAID_ROOT = re.compile(
+    r"\b(?:(?:square|cube|fourth|fifth|[a-z]{1,3}th) )?root(?= ?(?:\$ ?|\\\( ?)?\\sqrt)", re.IGNORECASE
+)
+"""The name of a root before its formula, which says it."""
+
+
 def read_latex(text: str, trace: Trace) -> str:
     """`text` with its formulas and commands in words."""
     if "$" not in text and "\\" not in text:
@@ -107,7 +113,7 @@ def read_latex(text: str, trace: Trace) -> str:
         mark = " , " if match["square"] is not None or match["kind"] or len(content) > 100 else " "
         return mark + words + mark
 
-    text = FORMULA.sub(read, text)
+    text = FORMULA.sub(read, _SAID_ROOT.sub("", text) if "sqrt" in text else text)
     return _read_commands(text, trace) if "\\" in text else text
 
 
