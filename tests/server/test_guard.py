@@ -58,7 +58,7 @@ def test_other_hosts_are_refused_where_hosts_are_named(synthesizer):
 @pytest.mark.parametrize(
     "host",
     ["[::1].evil.example", "[::1]evil", "[::1]:80:80", "[::1", "127.0.0.1:80:evil", "127.0.0.1:x", "a@localhost",
-     "[[::1]]", "localhost/evil", "localhost evil", "[127.0.0.1].evil", "[evil]"],
+     "[[::1]]", "localhost/evil", "localhost evil", "[127.0.0.1].evil", "[evil]", "127.0.0.1:99999"],
 )  # fmt: skip
 def test_what_is_no_host_and_port_is_refused(synthesizer, host):
     for settings in ({"private_hosts_only": True}, {"allowed_hosts": ("127.0.0.1", "[::1]", "localhost")}):

@@ -161,6 +161,8 @@ def answers(service: SpeechService, lines: list[str], monkeypatch: pytest.Monkey
         ("[" * 5000, None, "JSON"),
         ('{"jsonrpc": "2.0", "id": 9}', 9, "JSON-RPC"),
         ("[]", None, "JSON-RPC"),
+        ('{"jsonrpc": "2.0", "id": 1e999, "method": "ping"}', None, "id is a text or a whole number"),
+        ('{"jsonrpc": "2.0", "id": null, "method": "tools/list"}', None, "id is a text or a whole number"),
     ],
 )
 def test_a_line_that_cannot_be_read_is_answered_with_its_reason(

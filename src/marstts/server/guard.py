@@ -26,7 +26,7 @@ SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 FORM_BYTES = 65_536
 """Bytes that a form may have in addition to its recording."""
 
-HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,253})(?::[0-9]{1,5})?")
+HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,253})(?::(?P<port>[0-9]{1,5}))?")
 """A name or an address, and a port."""
 
 PRIVATE_SUFFIXES = (".local", ".localhost", ".lan", ".internal", ".home.arpa")
@@ -130,7 +130,8 @@ def is_open(path: str) -> bool:
 def host_name(host: str) -> str:
     """The header `Host` without its port; empty where it is no host and port."""
     match = HOST.fullmatch(host)
-    return match["name"].lower() if match is not None else ""
+    is_whole = match is not None and int(match["port"] or 0) < 2**16
+    return match["name"].lower() if match is not None and is_whole else ""
 
 
 def is_private(host: str) -> bool:

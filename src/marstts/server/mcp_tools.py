@@ -18,7 +18,15 @@ from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.stdio import stdio_server
 from mcp.shared.message import SessionMessage
-from mcp.types import INVALID_REQUEST, PARSE_ERROR, AudioContent, ErrorData, JSONRPCError, TextContent
+from mcp.types import (
+    INVALID_REQUEST,
+    PARSE_ERROR,
+    AudioContent,
+    ErrorData,
+    JSONRPCError,
+    JSONRPCNotification,
+    TextContent,
+)
 from pydantic import Field, ValidationError
 
 import marstts
@@ -77,7 +85,7 @@ class _Readable:
         self._received, self._sent = received, sent
 
     async def receive(self) -> Any:
-        while isinstance(message := await self._received.receive(), Exception):
+        while not is_readable(message := await self._received.receive()):
             await self._answer(message)
         return message
 
@@ -85,7 +93,7 @@ class _Readable:
         return self
 
     async def __anext__(self) -> Any:
-        while isinstance(message := await self._received.__anext__(), Exception):
+        while not is_readable(message := await self._received.__anext__()):
             await self._answer(message)
         return message
 
@@ -99,9 +107,24 @@ class _Readable:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._received, name)
 
-    async def _answer(self, error: Exception) -> None:
-        if (answer := unreadable(error)) is not None:
+    async def _answer(self, message: Any) -> None:
+        answer = unreadable(message) if isinstance(message, Exception) else without_id()
+        if answer is not None:
             await self._sent.send(SessionMessage(answer))
+
+
+def is_readable(message: Any) -> bool:
+    """Whether a message can be handled; a request whose id is none seems to be a notification, of another name."""
+    if isinstance(message, Exception):
+        return False
+    content = message.message
+    return not isinstance(content, JSONRPCNotification) or content.method.startswith("notifications/")
+
+
+def without_id() -> JSONRPCError:
+    """The answer to a request without an id that can be answered."""
+    problem = "Expected a message of JSON-RPC 2.0 whose id is a text or a whole number."
+    return JSONRPCError(jsonrpc="2.0", id=None, error=ErrorData(code=INVALID_REQUEST, message=problem))
 
 
 def unreadable(error: Exception) -> JSONRPCError | None:
