@@ -282,6 +282,11 @@ def test_texts_without_words_are_refused(reference_file: Path, text: str):
     assert_refused(speak(text, "--reference", reference_file), "nothing to speak")
 
 
+@pytest.mark.parametrize("text", ["[pause:60s]", "[pause]", '<break time="1s"/>'])
+def test_a_text_of_pauses_is_not_called_foreign(reference_file: Path, text: str):
+    assert_refused(speak(text, "--reference", reference_file), "give a text with words")
+
+
 def test_unfit_references_are_refused(reference_file: Path):
     samples, rate = soundfile.read(reference_file)
     Path("text.wav").write_text("no sound")
@@ -300,6 +305,8 @@ def test_unwritable_outputs_are_refused_before_speaking(reference_file: Path, mo
         assert_refused(speak("Hi.", "--reference", reference_file, "--output", output), output)
     result = RUN.invoke(app, ["voice", "create", str(reference_file), "--name", "A", "--output", "no/folder/a.voice"])
     assert_refused(result, "no/folder")
+    result = RUN.invoke(app, ["voice", "create", str(reference_file), "--name", "A", "--output", "a.WAV"])
+    assert_refused(result, "expected a name ending in .voice")
 
 
 def test_files_that_are_no_voices_are_refused(reference_file: Path):

@@ -11,10 +11,11 @@ from typing import Annotated
 
 import typer
 
+from marstts import audio
 from marstts.cli.terminal import check_not_read, check_utf8, print_prefix, printed_warnings, say, say_json
 from marstts.errors import VoiceError
 from marstts.io.reading import printable_name, printable_text
-from marstts.synthesis.clone.packaged import packaged_names, voice_table
+from marstts.synthesis.clone.packaged import VOICE_SUFFIX, packaged_names, voice_table
 from marstts.synthesis.clone.voice_folder import KeptVoice, own_voices
 from marstts.synthesis.clone.voices import find_voice
 from marstts.synthesis.loading import load
@@ -101,6 +102,8 @@ def check_new(name: str, output: str | None) -> None:
     """Raise VoiceError where a voice cannot be kept under its name or written."""
     if output is None:
         own_voices().check_free(name)
+    elif Path(output).suffix.lower() in audio.SUFFIXES:
+        raise VoiceError(f"{printable_name(output)}: expected a name ending in {VOICE_SUFFIX}, not that of a recording")
     elif not Path(output).parent.is_dir():
         raise VoiceError(f"{printable_name(output)}: there is no folder {printable_name(Path(output).parent)}")
 

@@ -5,6 +5,7 @@ Upstream: `text.reading`, which reads SSML as well.  Downstream: `texts`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
@@ -116,9 +117,13 @@ class PreparedText:
             yield from with_forms(passage)
 
 
+_MARKS = re.compile(r"\[[A-Za-z_]{1,20}(?::[^\[\]]{0,40})?\]|<[^<>]{0,200}>")
+
+
 def nothing_to_speak(text: str) -> TextError:
     """The error for a text without anything that can be spoken."""
-    advice = f"{ENGLISH_ONLY}; give an English text" if has_words(text) else "give a text with words or numbers"
+    is_foreign = has_words(_MARKS.sub("", text))  # a text of pauses and breaks alone is not
+    advice = f"{ENGLISH_ONLY}; give an English text" if is_foreign else "give a text with words or numbers"
     return TextError(f"{quote_start(text)}: there is nothing to speak in it; {advice}")
 
 
