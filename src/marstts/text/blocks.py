@@ -218,7 +218,7 @@ class BlockCutter:
             return self._end_marked_line(line)
         closed = self._join_line(line.text, goes_on if line.text is text else self._goes_on(line.text))
         self._width = max(self._width, len(line.text))
-        return chain(closed, self._cut_passage()) if len(self._passage) >= SHORTEST_CUT else closed
+        return chain(closed, self._cut_passage()) if self._may_be_cut() else closed
 
     def _end_marked_line(self, line: MarkdownLine) -> Iterator[Block]:
         is_scene = line.kind is LineKind.SCENE and not self._passage
@@ -267,6 +267,16 @@ class BlockCutter:
         if is_heading and text in ("I", "I."):
             text = "1"  # the first chapter; elsewhere "I" is a word
         return [Block(inline(text), kind, True, ends_paragraph=ends_paragraph)]
+
+    def _may_be_cut(self) -> bool:
+        """Whether a sentence may end within the passage, or the passage is too long."""
+        if len(self._passage) < SHORTEST_CUT:
+            return False
+        unscanned = max(self._scanned - LOOK_AHEAD, 0)
+        if len(self._passage) >= MAX_BLOCK_CHARACTERS or _SENTENCE_END.search(self._passage, unscanned):
+            return True
+        self._scanned = len(self._passage)
+        return False
 
     def _cut_passage(self) -> Iterator[Block]:
         """Take off every complete sentence."""

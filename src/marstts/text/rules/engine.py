@@ -14,11 +14,14 @@ from functools import cached_property
 from itertools import accumulate, chain, pairwise
 from typing import NamedTuple
 
-from marstts.text.rules.needed import BESIDE, Needed, StringsOfRules, needed_strings
+from marstts.text.rules.needed import EXACT, LENGTH, SHAPE, Needed, StringsOfRules, needed_strings
 
 MAX_SEARCHED_AGAIN = 200
 """Characters of texts in which all strings are searched again after a rule changed them; in longer ones the new
 parts alone are searched, and strings that are gone count as found."""
+
+_BESIDE = LENGTH - 1
+"""Characters beside a part with which it may make a string."""
 
 Reader = Callable[[re.Match[str]], str | None]
 """Function from a match to the text that replaces it; None leaves the text as it is."""
@@ -43,8 +46,9 @@ class Trace:
 
     def record(self, rule: str, written: str, read: str) -> None:
         """Add a step, unless nothing changed."""
-        if written.strip() != read.strip():
-            self.steps.append(Step(rule, written.strip(), read.strip()))
+        written, read = written.strip(), read.strip()
+        if written != read:
+            self.steps.append(Step(rule, written, read))
 
     def leave_out(self, characters: str) -> None:
         """Add characters that have no reading."""
@@ -89,11 +93,11 @@ class Rule:
             words = _apart(words, match) if self.parted else words
             kept = text[place : match.start()]
             parts += (kept, words)
-            new += (kept if len(kept) <= 2 * BESIDE else f"{kept[:BESIDE]} {kept[-BESIDE:]}", words)
+            new += (kept if len(kept) <= 2 * _BESIDE else f"{kept[:_BESIDE]} {kept[-_BESIDE:]}", words)
             place = match.end()
         if not parts:
             return text, ""
-        new.append(text[place : place + BESIDE])
+        new.append(text[place : place + _BESIDE])
         parts.append(text[place:])
         return "".join(parts), "".join(new)
 
@@ -137,17 +141,26 @@ class RuleList:
 
     @cached_property
     def _strings(self) -> StringsOfRules:
-        return StringsOfRules([each.needed for each in self.rules])
+        return StringsOfRules([each.needed.exact for each in self.rules], EXACT)
+
+    @cached_property
+    def _shapes(self) -> StringsOfRules:
+        return StringsOfRules([each.needed.shape for each in self.rules], SHAPE)
+
+    def _rules_for(self, text: str) -> int:
+        """The bits of the rules that may match; a long text has almost every shape."""
+        rules = self._strings.rules_for(text)
+        return rules & self._shapes.rules_for(text) if rules and len(text) <= MAX_SEARCHED_AGAIN else rules
 
     def may_apply(self, text: str) -> bool:
         """Whether the pattern of one of the rules matches in `text`."""
-        waiting = self._strings.rules_for(text)
+        waiting = self._rules_for(text)
         return waiting != 0 and any(self.rules[index].pattern.search(text) for index in _bits_set(waiting))
 
     def apply(self, text: str, trace: Trace, stage: int = 0) -> str:
         """`text` after every rule of a stage in order."""
         strings, rules_of_stage = self._strings, self._stages[stage]
-        waiting = strings.rules_for(text) & rules_of_stage
+        waiting = self._rules_for(text) & rules_of_stage
         found: int | None = None  # in a long text, once it was changed
         while waiting:
             lowest = waiting & -waiting
@@ -159,7 +172,7 @@ class RuleList:
                 found = (strings.found(text) if found is None else found) | strings.found(new)
                 waiting = strings.rules_of(found)
             else:
-                found, waiting = None, strings.rules_for(changed)
+                found, waiting = None, self._rules_for(changed)
             text = changed
             waiting &= rules_of_stage & -(lowest << 1)  # the rules that are still to come
         return text

@@ -10,25 +10,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from importlib import import_module
 from itertools import product
 from operator import add
 from string import ascii_lowercase, ascii_uppercase
-from typing import Any
+from typing import Any, NamedTuple
 
 MAX_SET = 256
 """Larger sets of strings exclude hardly any text."""
 
 NUM_SETS = 4
-"""Sets that are kept of a pattern, those that the fewest texts have, and as many of its shape."""
+"""Sets that are kept of a pattern and of its shape, those that the fewest texts have."""
 
 LENGTH, SHAPE_LENGTH = 3, 5
 """Characters of the longest of the strings, and of those of shapes."""
-
-BESIDE = max(LENGTH, SHAPE_LENGTH) - 1
-"""Characters beside a part of a text with which it may make a string."""
 
 MAX_SHORT = 40
 """Characters of texts that are remembered with all their digits as one, such as lines of numbers."""
@@ -46,8 +42,17 @@ _OTHER_CASES = {"s": "\u017f", "k": "\u212a", "i": "\u0130\u0131"}
 """Characters that a letter also matches where case is ignored."""
 
 
-@dataclass(frozen=True)
-class Needed:
+class Alphabet(NamedTuple):
+    """How strings are searched."""
+
+    folded: Mapping[int, str]
+    """Characters and what stands for them, for `str.translate`."""
+
+    length: int
+    """Characters of the longest string."""
+
+
+class Needed(NamedTuple):
     """What a text must have for a pattern to match: one string at least of each set."""
 
     exact: tuple[frozenset[str], ...]
@@ -67,8 +72,7 @@ def needed_strings(source: str) -> Needed:
     except ImportError:
         return Needed((), ())
     ignores_case = bool(tree.state.flags & re.IGNORECASE) or re.search(r"\(\?[aLmsux]*i", source) is not None
-    alphabets = ((_AS_ONE, LENGTH), (_SHAPE, SHAPE_LENGTH))
-    exact, shape = (_rarest_sets(_Needs(ignores_case, *each).of(tree, _UNKNOWN)[0]) for each in alphabets)
+    exact, shape = (_rarest_sets(_Needs(ignores_case, each).of(tree, _UNKNOWN)[0]) for each in (EXACT, SHAPE))
     return Needed(exact, shape)
 
 
@@ -83,17 +87,22 @@ def _rarest_sets(found: Iterable[frozenset[str]]) -> tuple[frozenset[str], ...]:
 class StringsOfRules:
     """Which of several rules a text can match, by the strings that each of them needs."""
 
-    def __init__(self, needs: Sequence[Needed]) -> None:
+    def __init__(self, needs: Sequence[Sequence[frozenset[str]]], alphabet: Alphabet) -> None:
         """`needs`: the sets of each rule."""
-        self._size = len(needs)
+        self._size, self._alphabet = len(needs), alphabet
+        self._bits: dict[str, int] = {}
         self._always = 0
-        self._exact = self._bits_of_strings([each.exact for each in needs], 0)
-        self._shape = self._bits_of_strings([each.shape for each in needs], NUM_SETS)
-        self._characters = frozenset("".join(self._exact) + "".join(self._shape)) - {" "}
+        for index, sets in enumerate(needs):
+            for place in range(NUM_SETS):
+                bit = 1 << (place * self._size + index)
+                if place >= len(sets):
+                    self._always |= bit
+                    continue
+                for string in sets[place]:
+                    assert string.strip(), "every text has spaces"
+                    self._bits[string] = self._bits.get(string, 0) | bit
+        self._characters = frozenset("".join(self._bits)) - {" "}
         self._of_word: Callable[[str], int] = lru_cache(maxsize=NUM_WORDS)(self._bits_of)
-        self._of_shape: Callable[[str], int] = lru_cache(maxsize=NUM_WORDS)(
-            partial(_bits_within, self._shape, SHAPE_LENGTH)
-        )
         self._of_short: Callable[[str], int] = lru_cache(maxsize=NUM_SHORT)(self._of_text)
         self.found: Callable[[str], int] = lru_cache(maxsize=NUM_RECENT)(self._found)
         """A number that stands for the strings in a text; `|` joins those of two texts."""
@@ -106,27 +115,14 @@ class StringsOfRules:
     def rules_of(self, found: int) -> int:
         """The same from the strings that were found."""
         every = (1 << self._size) - 1
-        for _ in range(2 * NUM_SETS):
+        for _ in range(NUM_SETS):
             every &= found
             found >>= self._size
         return every
 
     def _found(self, text: str) -> int:
-        text = text.translate(_AS_ONE)
+        text = text.translate(self._alphabet.folded)
         return self._of_short(text) if len(text) <= MAX_SHORT else self._of_text(text)
-
-    def _bits_of_strings(self, needs: Sequence[Sequence[frozenset[str]]], first: int) -> dict[str, int]:
-        """The bits of each string; `first`: number of the first set."""
-        bits: dict[str, int] = {}
-        for index, sets in enumerate(needs):
-            for place in range(NUM_SETS):
-                bit = 1 << ((first + place) * self._size + index)
-                if place >= len(sets):
-                    self._always |= bit
-                for string in sets[place] if place < len(sets) else ():
-                    assert string.strip(), "every text has spaces"
-                    bits[string] = bits.get(string, 0) | bit
-        return bits
 
     def _of_text(self, text: str) -> int:
         found = self._always
@@ -137,30 +133,23 @@ class StringsOfRules:
         return found
 
     def _bits_of(self, word: str) -> int:
-        return _bits_within(self._exact, LENGTH, word) | self._of_shape(word.translate(_SHAPE))
-
-
-def _bits_within(strings: Mapping[str, int], length: int, word: str) -> int:
-    """The bits of all strings of at most `length` characters in a word, or in the word with the spaces beside it."""
-    word = f" {word} "
-    runs: Iterable[str] = word
-    within = set(word)
-    for start in range(1, length):
-        runs = list(map(add, runs, word[start:]))
-        within.update(runs)
-    found = 0
-    for string in strings.keys() & within:
-        found |= strings[string]
-    return found
+        word, found = f" {word} ", 0
+        runs: Iterable[str] = word
+        within = set(word)
+        for start in range(1, self._alphabet.length):
+            runs = list(map(add, runs, word[start:]))
+            within.update(runs)
+        for string in self._bits.keys() & within:
+            found |= self._bits[string]
+        return found
 
 
 class _Needs:
     """Walks over a parsed pattern: the sets that its parts need, and with which characters what it matched ends."""
 
-    def __init__(self, ignores_case: bool, folded: Mapping[int, str], length: int) -> None:
-        """`folded`: characters that stand for others, for `str.translate`; `length`: of the longest string."""
+    def __init__(self, ignores_case: bool, alphabet: Alphabet) -> None:
         self._ignores_case = ignores_case
-        self._folded, self._length = folded, length
+        self._folded, self._length = alphabet
 
     def of(self, parts: Iterable[tuple[Any, Any]], ends: frozenset[str]) -> tuple[list[frozenset[str]], frozenset[str]]:
         """The sets of a sequence that follows one of `ends`, and its own ends, as far as they are known."""
@@ -339,3 +328,5 @@ _SHAPE = _OneOfAKind({
     **{ord(letter): _SMALL for letter in ascii_lowercase},
     **{ord(letter): _CAPITAL for letter in ascii_uppercase},
 })  # fmt: skip
+
+EXACT, SHAPE = Alphabet(_AS_ONE, LENGTH), Alphabet(_SHAPE, SHAPE_LENGTH)
