@@ -237,13 +237,19 @@ class _Needs:
                 for character in members
                 for case in (character.lower() + character.upper() + _OTHER_CASES.get(character.lower(), ""))
             ]
-        characters = set("".join(members).translate(self._folded))
-        if len(ends) * len(characters) > MAX_SET:
-            ends = _UNKNOWN
-        if len(characters) > MAX_SET:
-            return [], _UNKNOWN
-        joined = frozenset(map("".join, product(ends, characters)))
-        return [frozenset(map(_rarest, joined))], _bounded(frozenset(each[1 - self._length :] for each in joined))
+        return _joined(ends, "".join(members).translate(self._folded), self._length)
+
+
+@lru_cache(maxsize=4096)
+def _joined(ends: frozenset[str], characters: str, length: int) -> tuple[list[frozenset[str]], frozenset[str]]:
+    """The strings of one of `ends` and one of `characters`; rules repeat the same sets again and again."""
+    different = set(characters)
+    if len(ends) * len(different) > MAX_SET:
+        ends = _UNKNOWN
+    if len(different) > MAX_SET:
+        return [], _UNKNOWN
+    joined = frozenset(map("".join, product(ends, different)))
+    return [frozenset(map(_rarest, joined))], _bounded(frozenset(each[1 - length :] for each in joined))
 
 
 def _bounded(ends: frozenset[str]) -> frozenset[str]:
