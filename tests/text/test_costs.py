@@ -32,6 +32,10 @@ def capitals(rng: random.Random) -> str:
     return "".join(rng.choice("ABCDEFGHILMNORSTU") for _ in range(rng.randrange(2, 8)))
 
 
+def letters(rng: random.Random, least: int, end: int) -> str:
+    return "".join(rng.choice("abcdefghijklmnopqrstuvwxyz") for _ in range(rng.randrange(least, end)))
+
+
 KINDS: dict[str, Writer] = {
     "prose": sentence,
     "paragraphs": lambda rng: sentence(rng) + "\n\n",
@@ -103,6 +107,41 @@ KINDS: dict[str, Writer] = {
     "numbers of items alone": lambda rng: f"{rng.randrange(10**5)}.\n",
     "numbered lines of two words": lambda rng: f"{rng.randrange(10**4)}. {word(rng)} {word(rng)}\n",
     "short lines": lambda rng: f"{word(rng)}\n",
+    "words of one line": lambda rng: letters(rng, 1, 9) + "\n",
+    "capitals of one line": lambda rng: capitals(rng) + "\n",
+    "sentences of one word": lambda rng: letters(rng, 2, 6).capitalize() + ". ",
+    "negative numbers": lambda rng: f"-{rng.randrange(10**4)}\n",
+    "lines of decimals": lambda rng: f"{1000 * rng.random():.2f}\n",
+    "lines of dates": lambda rng: f"{rng.randrange(1, 13)}/{rng.randrange(1, 29)}/{rng.randrange(1900, 2030)}\n",
+    "lines of times": lambda rng: f"{rng.randrange(24)}:{rng.randrange(60):02d}\n",
+    "sums of money": lambda rng: f"${rng.randrange(10**6):,}.{rng.randrange(100):02d}\n",
+    "lines of units": lambda rng: f"{rng.randrange(999)} {rng.choice(['km', 'kg', 'mph', 'MB', 'ft', 'oz'])}\n",
+    "lines of streets": lambda rng: (
+        f"{rng.randrange(1, 9999)} {word(rng).title()} {rng.choice(['St', 'Ave', 'Rd'])}., Apt. {rng.randrange(99)}\n"
+    ),
+    "tables of numbers": lambda rng: "\t".join(str(rng.randrange(10**4)) for _ in range(5)) + "\n",
+    "scores": lambda rng: (
+        f"{word(rng).title()} {rng.randrange(9)}-{rng.randrange(9)} {word(rng)} ({rng.randrange(90)}')\n"
+    ),
+    "recipes": lambda rng: f"{rng.randrange(1, 9)} {rng.randrange(1, 9)}/8 cups {word(rng)}, {rng.randrange(999)} g\n",
+    "log lines": lambda rng: (
+        f"2024-05-{rng.randrange(10, 29)} 10:{rng.randrange(10, 60)}:07,{rng.randrange(999)} INFO {word(rng)}.run\n"
+    ),
+    "identifiers": lambda rng: f"{rng.randrange(16**8):08x}-{rng.randrange(16**4):04x}-{rng.randrange(16**4):04x}\n",
+    "items of a list": lambda rng: f"- {word(rng)} {rng.randrange(10**5)}\n",
+    "chemistry": lambda rng: rng.choice(["H2O", "CO2", "C6H12O6", "NaCl", "Fe2O3", "CH3COOH", "SO4^2-"]) + " ",
+    "numerals alone": lambda rng: rng.choice(["II", "IV", "V", "VIII", "IX", "XIV", "XL", "MCMXC"]) + ".\n",
+    "other scripts": lambda rng: word(rng) + rng.choice(["\u6f22\u5b57", "\u043f\u0440\u0438", "\u05e9\u05dc"]) + " ",
+    "nested brackets": lambda rng: f"((({word(rng)} [{word(rng)}] )))",
+    "tags of SSML": lambda rng: f'{word(rng)} <break time="{rng.randrange(999)}ms"/> <emphasis>{word(rng)}</emphasis> ',
+    "directions": lambda rng: (
+        f"[{rng.choice(['laughs', 'sighs', 'x'])}] {word(rng)} ({rng.choice(['aside', 'smiles'])}) "
+    ),
+    "messages": lambda rng: (
+        f"RT @{word(rng)}{rng.randrange(99)}: {word(rng)} #{word(rng)} \U0001f602 https://t.co/{letters(rng, 8, 9)}\n"
+    ),
+    "encoded bytes": lambda rng: rng.choice("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"),
+    "lines of ASCII": lambda rng: "".join(chr(rng.randrange(33, 127)) for _ in range(6)) + "\n",
     "any ASCII": lambda rng: chr(rng.randrange(32, 127)),
     "any character": lambda rng: chr(rng.randrange(32, 0xD7FF)),
     **{

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import cache
+from itertools import chain
+from typing import NamedTuple
 
 from marstts.text.divided import is_divided, without_hyphen
 from marstts.text.front_matter import FrontMatter
-from marstts.text.markdown import LineKind, inline, read_line, read_numbered
+from marstts.text.markdown import LineKind, MarkdownLine, inline, read_line, read_numbered
 from marstts.text.rules.tables import table, word_set
 from marstts.text.subtitles import HEADER, NAME, PLACED, REMARK, TIMING
 from marstts.text.tags import without_tags
@@ -36,8 +37,7 @@ MAX_WRAPPED_CHARACTERS = 120
 """Widths of lines that may be hard-wrapped prose."""
 
 
-@dataclass(frozen=True)
-class Block:
+class Block(NamedTuple):
     """A passage that is read independently of the others."""
 
     text: str
@@ -60,13 +60,12 @@ class Block:
 
 _LINE_END = re.compile("\r\n|[\n\r\v\f\x85\u2028\u2029]")
 _SENTENCE_END = re.compile(
-    "(?<![.?!…])(?P<stop>[.?!…]{1,9})[\"'”\u2019)\\]*_]{0,3}\\s{1,9}(?=[\"'“\u2018(\\[*_]{0,3}[A-Z])"
+    "(?P<stop>[.?!…](?<![.?!…].)[.?!…]{0,8})[\"'”\u2019)\\]*_]{0,3}\\s{1,9}(?=[\"'“\u2018(\\[*_]{0,3}[A-Z])"
 )
 _LAST_WORD = re.compile(r"\S*$")
 _SAFE_GAP = re.compile("[a-z][,;:]? (?=[a-z])")
 _CLAUSE_GAP = re.compile("[a-z][,;:] (?=[a-z])")
 _SPACE = re.compile(" ")
-_FIRST_WORD = re.compile(r"\s*(\S+)")
 _MARKED_LINE = re.compile(r"\s*(?:[-*+•‣◦▪●\u2013>#|`~=_\[]|[0-9]{1,3}[.)]|[A-Za-z]{1,5}[.)])")
 
 
@@ -148,41 +147,52 @@ class BlockCutter:
         self._line = ""
         yield from self._cut_passage()
 
-    def _take_line(self, text: str) -> Iterator[Block]:
+    # What takes a line gives its blocks in a list, or as an iterator that must be used up before the next line: a text
+    # may have a million lines, and most of them end in one block or in none.
+
+    def _take_line(self, text: str) -> Iterable[Block]:
         """A line, unless it is of front matter or of the numbers and times of subtitles."""
-        was_open = self._matter.is_open
         if self._open or self._in_code:
             self._after_blank = False
-            yield from self._end_line(text)
-            return
+            return self._end_line(text)
+        if not self._matter.is_over:
+            return self._take_first_line(text)
+        return self._take_text_line(text)
+
+    def _take_first_line(self, text: str) -> Iterator[Block]:
+        """A line that may be of the front matter."""
+        was_open = self._matter.is_open
         if self._matter.take(text):
             return
         if was_open:
             for line in self._matter.given_back():
                 yield from self._end_line(line)
+        yield from self._take_text_line(text)
+
+    def _take_text_line(self, text: str) -> Iterable[Block]:
         stripped = text.strip()
         if not stripped:
             self._in_remark, self._after_blank = False, True
-            if not self._in_subtitles:  # a sentence may go on in the next subtitle
-                yield from self._give_name()
-                yield from self._close_passage(ends_paragraph=True)
-            return
+            if self._in_subtitles:  # a sentence may go on in the next subtitle
+                return ()
+            return [*self._give_name(), *self._close_passage(ends_paragraph=True)]
+        was_after_blank, self._after_blank = self._after_blank, False
         if "->" in text and TIMING.fullmatch(text):
             self._in_subtitles, self._name = True, ""
         elif ("WEBVTT" in text and HEADER.fullmatch(text)) or (
-            self._in_subtitles and self._after_blank and REMARK.fullmatch(text)
+            self._in_subtitles and was_after_blank and REMARK.fullmatch(text)
         ):
             self._in_subtitles = self._in_remark = True
         elif self._in_remark:
             pass
-        elif self._after_blank and (stripped.isdigit() or (self._in_subtitles and NAME.fullmatch(text))):
-            yield from self._give_name()
+        elif was_after_blank and (stripped.isdigit() or (self._in_subtitles and NAME.fullmatch(text))):
+            named = [*self._give_name()]
             self._name = text
+            return named
         else:
-            if self._name:
-                yield from self._give_name()
-            yield from self._end_line(PLACED.sub("", text) if self._in_subtitles else text)
-        self._after_blank = False
+            text = PLACED.sub("", text) if self._in_subtitles else text
+            return [*self._give_name(), *self._end_line(text)] if self._name else self._end_line(text)
+        return ()
 
     def _give_name(self) -> Iterator[Block]:
         """The line that was kept back as the number of a subtitle, and is none."""
@@ -190,30 +200,27 @@ class BlockCutter:
             name, self._name = self._name, ""
             yield from self._end_line(name)
 
-    def _end_line(self, text: str) -> Iterator[Block]:
+    def _end_line(self, text: str) -> Iterable[Block]:
         if self._open:
             self._passage += text
             self._last_line += text
             self._open = False
             self._width = max(self._width, len(self._last_line))
-            yield from self._cut_passage()
-            return
+            return self._cut_passage()
         if self._in_code:
-            yield from self._read_code(text)
-            return
+            return self._read_code(text)
         if not text.strip():
-            yield from self._close_passage(ends_paragraph=True)
-            return
+            return self._close_passage(ends_paragraph=True)
         line, goes_on = read_line(text), self._goes_on(text)
-        may_be_numbered = line.kind is LineKind.PLAIN and not goes_on and ("." in text or ")" in text)
-        numbered = read_numbered(text) if may_be_numbered else None
-        line = numbered or line
-        if line.kind is LineKind.PLAIN:
-            yield from self._join_line(line.text, goes_on if line.text is text else self._goes_on(line.text))
-            self._width = max(self._width, len(line.text))
-            if len(self._passage) >= SHORTEST_CUT:
-                yield from self._cut_passage()
-            return
+        if line.kind is LineKind.PLAIN and not goes_on and ("." in text or ")" in text):
+            line = read_numbered(text) or line
+        if line.kind is not LineKind.PLAIN:
+            return self._end_marked_line(line)
+        closed = self._join_line(line.text, goes_on if line.text is text else self._goes_on(line.text))
+        self._width = max(self._width, len(line.text))
+        return chain(closed, self._cut_passage()) if self._may_be_cut() else closed
+
+    def _end_marked_line(self, line: MarkdownLine) -> Iterator[Block]:
         is_scene = line.kind is LineKind.SCENE and not self._passage
         yield from self._close_passage()
         if is_scene:
@@ -236,13 +243,12 @@ class BlockCutter:
         for start in range(0, len(code), MAX_BLOCK_CHARACTERS):
             yield Block(code[start : start + MAX_BLOCK_CHARACTERS], LineKind.CODE, True)
 
-    def _join_line(self, line: str, goes_on: bool) -> Iterator[Block]:
+    def _join_line(self, line: str, goes_on: bool) -> list[Block]:
         """Append a plain line to the passage, or end the passage and begin another."""
-        if self._passage and not goes_on:
-            yield from self._close_passage()
-        if not self._passage:
+        if not (self._passage and goes_on):
+            closed = self._close_passage() if self._passage else []
             self._passage = self._last_line = line
-            return
+            return closed
         if is_divided(self._passage, line):
             self._passage, glue = without_hyphen(self._passage), ""
             line = line.lstrip()
@@ -250,15 +256,27 @@ class BlockCutter:
             glue = "" if self._passage.endswith((" ", "-")) else " "
         self._passage += glue + line
         self._last_line = line
+        return []
 
-    def _close_passage(self, kind: LineKind = LineKind.PLAIN, *, ends_paragraph: bool = False) -> Iterator[Block]:
+    def _close_passage(self, kind: LineKind = LineKind.PLAIN, *, ends_paragraph: bool = False) -> list[Block]:
         text = self._passage.strip()
-        if text:
-            is_heading = kind is LineKind.HEADING or ends_paragraph
-            if is_heading and text in ("I", "I."):
-                text = "1"  # the first chapter; elsewhere "I" is a word
-            yield Block(inline(text), kind, True, ends_paragraph=ends_paragraph)
         self._passage, self._last_line, self._width, self._scanned = "", "", 0, 0
+        if not text:
+            return []
+        is_heading = kind is LineKind.HEADING or ends_paragraph
+        if is_heading and text in ("I", "I."):
+            text = "1"  # the first chapter; elsewhere "I" is a word
+        return [Block(inline(text), kind, True, ends_paragraph=ends_paragraph)]
+
+    def _may_be_cut(self) -> bool:
+        """Whether a sentence may end within the passage, or the passage is too long."""
+        if len(self._passage) < SHORTEST_CUT:
+            return False
+        unscanned = max(self._scanned - LOOK_AHEAD, 0)
+        if len(self._passage) >= MAX_BLOCK_CHARACTERS or _SENTENCE_END.search(self._passage, unscanned):
+            return True
+        self._scanned = len(self._passage)
+        return False
 
     def _cut_passage(self) -> Iterator[Block]:
         """Take off every complete sentence."""
@@ -282,14 +300,15 @@ class BlockCutter:
 
 def _is_wrapped(line: str, following: str, width: int) -> bool:
     """Whether a line end is no boundary: the sentence continues in the following line."""
-    last = line.rstrip()[-1:]
-    first = _FIRST_WORD.match(following)
-    if not last or first is None:
+    last, following = line.rstrip()[-1:], following.lstrip()
+    if not last or not following:
         return False
-    if first[1][0].islower() or last == ",":
+    if following[0].islower() or last == ",":
         return last not in ".?!:"
-    fills = len(line) + 1 + len(first[1]) > max(width, MIN_WRAPPED_CHARACTERS)
-    return MIN_WRAPPED_CHARACTERS <= len(line) <= MAX_WRAPPED_CHARACTERS and fills
+    if not MIN_WRAPPED_CHARACTERS <= len(line) <= MAX_WRAPPED_CHARACTERS:
+        return False
+    first_word = following.split(maxsplit=1)[0]
+    return len(line) + 1 + len(first_word) > max(width, MIN_WRAPPED_CHARACTERS)
 
 
 def _next_end(text: str, start: int, position: int) -> int | None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from functools import cache
 
 from marstts.text.blocks import Block
@@ -68,7 +67,7 @@ def _marked(passage: list[Block], following: str) -> Iterator[Block]:
             if last > end:
                 break
             number += 1
-        yield replace(block, quotes=tuple(inside))
+        yield block._replace(quotes=tuple(inside))
         start = end + 1
 
 

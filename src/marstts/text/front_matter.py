@@ -23,25 +23,25 @@ class FrontMatter:
 
     def __init__(self) -> None:
         self.is_open = False
-        self._is_over = False
+        self.is_over = False
         self._lines: list[str] = []
 
     def take(self, line: str) -> bool:
         """Whether the line is, or may yet be, part of the front matter."""
-        if self._is_over:
+        if self.is_over:
             return False
         if not self.is_open:
             if not line.strip():
                 return False
             self.is_open = _FENCE.fullmatch(line.lstrip("\ufeff")) is not None
-            self._is_over = not self.is_open
+            self.is_over = not self.is_open
             self._lines = [line] if self.is_open else []
             return self.is_open
         if _END.fullmatch(line) and any(map(_KEY.match, self._lines)):
-            self._lines, self.is_open, self._is_over = [], False, True
+            self._lines, self.is_open, self.is_over = [], False, True
             return True
         if len(self._lines) >= MAX_LINES or _LINE.fullmatch(line) is None or _END.fullmatch(line):
-            self.is_open, self._is_over = False, True
+            self.is_open, self.is_over = False, True
             return False
         self._lines.append(line)
         return True
@@ -49,7 +49,7 @@ class FrontMatter:
     def given_back(self) -> list[str]:
         """The lines that were kept although they are none of front matter."""
         lines, self._lines = self._lines, []
-        self.is_open, self._is_over = False, True
+        self.is_open, self.is_over = False, True
         return lines
 
 

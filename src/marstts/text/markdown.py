@@ -8,9 +8,9 @@ stream, which parsers of the whole CommonMark standard do not guarantee.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
+from typing import NamedTuple
 
 from marstts.text.lexicon import ATTRIBUTES
 from marstts.text.rules.latex import without_formulas
@@ -18,7 +18,7 @@ from marstts.text.rules.tables import word_set
 from marstts.text.stage_directions import is_direction
 
 
-class LineKind(Enum):
+class LineKind(str, Enum):
     """Kind of a line."""
 
     PLAIN = "text"
@@ -32,8 +32,7 @@ class LineKind(Enum):
     FENCE = "fence"
 
 
-@dataclass(frozen=True)
-class MarkdownLine:
+class MarkdownLine(NamedTuple):
     """A line without the marks of its kind."""
 
     kind: LineKind
@@ -119,11 +118,16 @@ def _without_forum_marks(text: str) -> str:
     return _FORUM_MARK.sub(read, _FORUM_PICTURE.sub(" ", text))
 
 
-@lru_cache(maxsize=1024)
 def read_line(line: str) -> MarkdownLine:
     """The kind and the text of one line that stands outside of code."""
     if line.lstrip()[:1].isalnum():
-        return MarkdownLine(LineKind.PLAIN, line)  # every mark begins with a sign
+        return MarkdownLine(LineKind.PLAIN, line)
+    return _read_signed_line(line)
+
+
+@lru_cache(maxsize=1024)
+def _read_signed_line(line: str) -> MarkdownLine:
+    """The same of a line that begins with a sign, as every mark does."""
     line = _QUOTE.sub("", line, count=1)
     if _FENCE.fullmatch(line):
         return MarkdownLine(LineKind.FENCE, "")

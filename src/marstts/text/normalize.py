@@ -115,5 +115,8 @@ def _normalize_once(text: str, trace: Trace) -> str:
     text = read_written_forms(text, trace)
     if _PLAIN.fullmatch(text):
         return text
-    text = tidy_punctuation(read_signs(text, trace))
+    text = read_signs(text, trace)
+    if _PLAIN.fullmatch(text):
+        return text
+    text = tidy_punctuation(text)
     return text if any(character.isalpha() for character in text) else ""

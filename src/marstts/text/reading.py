@@ -28,7 +28,7 @@ from marstts.text.segments import (
     Pauses,
     Segment,
 )
-from marstts.text.sentences import close, last_mark, split_sentences
+from marstts.text.sentences import close, is_spoken, last_mark, split_sentences
 from marstts.text.ssml import is_ssml, read_ssml
 
 MAX_SENTENCE_CHARACTERS = 160
@@ -141,7 +141,7 @@ def read_stream(
 ) -> Iterator[Passage]:
     """The passages of a text that comes in pieces, each as soon as it is complete; never SSML."""
     manner = manner if lexicon is None else replace(manner, lexicon=lexicon)
-    yield from _close_all(_read_blocks(pieces, Segment(), manner))
+    yield from _read_blocks(pieces, Segment(), manner)
 
 
 def stream_sentences(pieces: Iterable[str], lexicon: Lexicon | None = None) -> Iterator[str]:
@@ -156,34 +156,30 @@ def voices_named_in(text: str) -> Iterator[str]:
     return (name for name in names if name.lower() not in ("", DEFAULT_NAME))
 
 
-def _close_all(read: Iterable[tuple[Passage, Passage | None]]) -> Iterator[Passage]:
-    """The passages; one that ends a line without a mark gets a stop, except for the last, as in `normalize`."""
-    waiting: tuple[Passage, Passage] | None = None
-    for passage, closed in read:
-        if waiting is not None and passage.segments:
-            yield waiting[1]
-            waiting = None
-        if closed is not None:
-            waiting = passage, closed
-        elif passage.segments or passage.left_out:
-            yield passage
-    if waiting is not None:
-        yield waiting[0]
+def _closed(segment: Segment) -> Segment:
+    """The segment with a stop at its end; itself where nothing is said in it, or a mark is there."""
+    text = close(segment.text) if segment.text else ""
+    if text == segment.text:
+        return segment
+    return _segment(text, segment.pause_seconds, segment)
 
 
-def _closed(passage: Passage) -> Passage | None:
-    """The passage with a stop at its end; None where nothing is said last, or a mark is there."""
-    *first, last = passage.segments or (Segment(),)
-    text = close(last.text) if last.text else ""
-    if text == last.text:
-        return None
-    return Passage(passage.written, (*first, replace(last, text=text)), passage.steps, passage.left_out)
+def _segment(text: str, pause_seconds: float, style: Segment) -> Segment:
+    """A segment in the style of another; `replace` takes much longer, and a long text has many."""
+    return Segment(
+        text=text,
+        pause_seconds=pause_seconds,
+        rate=style.rate,
+        voice=style.voice,
+        duration=style.duration,
+        boundary=style.boundary,
+    )
 
 
 def _read_segment(part: Segment, manner: Manner) -> Iterator[Passage]:
     """The passages of one part of an SSML document; the pause of the part follows the last."""
     style = replace(part, pause_seconds=0.0)
-    passages = [_without_boundaries(each) for each in _close_all(_read_blocks([part.text], style, manner))]
+    passages = [_without_boundaries(each) for each in _read_blocks([part.text], style, manner)]
     if part.pause_seconds and passages and passages[-1].segments:
         *first, last = passages[-1].segments
         last = replace(last, pause_seconds=last.pause_seconds + part.pause_seconds)
@@ -201,33 +197,44 @@ def _without_boundaries(passage: Passage) -> Passage:
     return replace(passage, segments=tuple(segments))
 
 
-def _read_blocks(pieces: Iterable[str], style: Segment, manner: Manner) -> Iterator[tuple[Passage, Passage | None]]:
-    """The passage of each block, and the same with a stop where the block ends a sentence without a mark.
+def _read_blocks(pieces: Iterable[str], style: Segment, manner: Manner) -> Iterator[Passage]:
+    """The passages; one that ends a line without a mark gets a stop, except for the last, as in `normalize`.
 
     `[voice:NAME]` changes the voice of all that follows.
     """
-    default = style.voice
+    first_style, voice = style, style.voice
 
-    @lru_cache(maxsize=NUM_REMEMBERED)
-    def read(block: Block, style: Segment) -> tuple[Passage, Passage | None, Segment]:
-        passage, voice = _read_block(block, style, default, manner)
-        closed = _closed(passage) if block.is_closed else None
-        return passage, closed, style if voice == style.voice else replace(style, voice=voice)
+    def read(block: Block, voice: str | None, *, is_last: bool = False) -> tuple[Passage, bool, str | None]:
+        style = first_style if voice == first_style.voice else replace(first_style, voice=voice)
+        return _read_block(block, style, first_style.voice, manner, is_last)
 
+    remembered = lru_cache(maxsize=NUM_REMEMBERED)(read)
     blocks = cut_blocks(pieces)
+    waiting: tuple[Passage, Block, str | None] | None = None  # that a stop was added to, and that may be the last
     for block in blocks if manner.dialogue is None else with_quotes(blocks):
-        passage, closed, style = read(block, style)
-        yield passage, closed
+        before = voice
+        passage, has_stop_added, voice = remembered(block, voice)
+        if waiting is not None and passage.segments:
+            yield waiting[0]
+            waiting = None
+        if has_stop_added:
+            waiting = passage, block, before
+        elif passage.segments or passage.left_out:
+            yield passage
+    if waiting is not None:
+        yield read(*waiting[1:], is_last=True)[0]
 
 
-def _read_block(block: Block, style: Segment, default: str | None, manner: Manner) -> tuple[Passage, str | None]:
-    """The passage of a block, and the voice at its end."""
+def _read_block(
+    block: Block, style: Segment, default: str | None, manner: Manner, is_last: bool
+) -> tuple[Passage, bool, str | None]:
+    """The passage of a block, whether a stop was added to it because it ends a sentence, and the voice at its end."""
     trace = Trace()
     segments: list[Segment] = []
     pauses = manner.pauses
     if block.kind is LineKind.SCENE:
         scene = replace(style, boundary=Boundary.SCENE, pause_seconds=pauses.added(Boundary.SCENE))
-        return Passage("", (scene,), (), ()), style.voice
+        return Passage("", (scene,), (), ()), False, style.voice
     start = 0
     for mark in MARK.finditer(block.text) if "[" in block.text else ():
         segments += _speak(block, start, mark.start(), style, default, manner, trace)
@@ -246,7 +253,12 @@ def _read_block(block: Block, style: Segment, default: str | None, manner: Manne
     if segments and block.ends_paragraph:
         segments[-1] = _ended(segments[-1], Boundary.PARAGRAPH, pauses)
     written = written_words(_VOICE.sub(" ", block.text) if "[" in block.text else block.text).strip()
-    return Passage(written, tuple(segments), tuple(trace.steps), tuple(trace.left_out)), style.voice
+    unclosed = segments[-1] if segments and block.is_closed and not is_last else None
+    if unclosed is not None:
+        segments[-1] = _closed(unclosed)
+    has_stop_added = unclosed is not None and segments[-1] is not unclosed
+    passage = Passage(written, tuple(segments), tuple(trace.steps), tuple(trace.left_out))
+    return passage, has_stop_added, style.voice
 
 
 def _speak(
@@ -275,16 +287,9 @@ def _sentences(text: str, style: Segment, manner: Manner, trace: Trace) -> list[
     if not spoken:
         return []
     return [
-        Segment(
-            text=sentence,
-            pause_seconds=usual_pause(sentence, Boundary.SENTENCE, manner.pauses),
-            rate=style.rate,
-            voice=style.voice,
-            duration=style.duration,
-            boundary=style.boundary,
-        )
+        _segment(sentence, usual_pause(sentence, Boundary.SENTENCE, manner.pauses), style)
         for sentence in split_sentences(spoken, manner.max_characters)
-        if any(character.isalnum() for character in sentence)
+        if is_spoken(sentence)
     ]
 
 

@@ -7,6 +7,7 @@ a quotation followed by "he said" stay whole here.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from functools import cache, lru_cache
@@ -64,6 +65,7 @@ _CLOSING_MARKS = "\"')]\u2019\u201d\u00bb"
 _OPENING_MARKS = "\"'([\u2018\u201c\u00ab-"
 _MAY_END = frozenset(_STOPS + _CLOSING_MARKS)
 _CLAUSE_MARKS = (",", ";", ":", "-", "\u2013", "\u2014", ".", "?", "!", ")")
+_LETTER_OR_DIGIT = re.compile(r"[^\W_]")
 _CLAUSE_ENDS = frozenset((*_CLAUSE_MARKS, *"\"'\u2019\u201d"))
 
 
@@ -81,15 +83,15 @@ def split_sentences(text: str, max_characters: int = 160) -> list[str]:
 def _sentences(words: list[str]) -> Iterator[list[str]]:
     """Words grouped into sentences; marks that stand alone go with the sentence before them."""
     sentence: list[str] = []
-    is_spoken, num_seen, last = False, 0, len(words) - 1
+    has_words, num_seen, last = False, 0, len(words) - 1
     for index, word in enumerate(words):
         sentence.append(word)
         if word[-1] not in _MAY_END or index == last:
             continue
-        is_spoken, num_seen = is_spoken or any(map(_is_spoken, sentence[num_seen:])), len(sentence)
-        if is_spoken and _is_spoken(words[index + 1]) and _ends_sentence(words, index):
+        has_words, num_seen = has_words or any(map(is_spoken, sentence[num_seen:])), len(sentence)
+        if has_words and is_spoken(words[index + 1]) and _ends_sentence(words, index):
             yield sentence
-            sentence, is_spoken, num_seen = [], False, 0
+            sentence, has_words, num_seen = [], False, 0
     if sentence:
         yield sentence
 
@@ -121,10 +123,6 @@ def _is_initial(words: list[str], index: int) -> bool:
     after_letter = index > 0 and len(words[index - 1]) == 1 and words[index - 1].isupper()
     name_follows = words[index + 1][:1].isupper() and words[index + 1] not in SENTENCE_OPENERS
     return name_follows and not after_letter
-
-
-def _is_spoken(word: str) -> bool:
-    return word.isalnum() or any(character.isalnum() for character in word)
 
 
 def _cut(words: list[str], max_characters: int) -> Iterator[str]:
@@ -213,6 +211,11 @@ def _last_part(word: str) -> str:
 
 def _chunks(word: str, size: int) -> list[str]:
     return [word[start : start + size] for start in range(0, len(word), size)]
+
+
+def is_spoken(text: str) -> bool:
+    """Whether a text holds a letter or a digit."""
+    return _LETTER_OR_DIGIT.search(text) is not None
 
 
 def last_mark(spoken: str) -> str:

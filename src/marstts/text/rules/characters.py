@@ -31,7 +31,6 @@ _GREEK_WORD = re.compile("[\u0370-\u03ff\u1f00-\u1fff]{3,}")
 _WIDE_THOUSANDS = re.compile("(?<=[0-9])[\u00a0\u2009\u202f](?=[0-9]{3}(?![0-9]))")
 _SUPERSCRIPT = re.compile("[⁺⁻]?[⁰¹²³⁴⁵⁶⁷⁸⁹]+|ⁿ")
 _SUPERSCRIPT_DIGITS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺ⁿ", "0123456789-+n")
-_SPACE = re.compile(r"\s+")
 
 
 def fold_characters(text: str, trace: Trace | None = None) -> str:
@@ -48,7 +47,7 @@ def fold_characters(text: str, trace: Trace | None = None) -> str:
             for character in text:
                 if character > "\x7f" and not is_readable(character):
                     trace.leave_out(character)
-    return _SPACE.sub(" ", text.translate(_FOLDED)).strip()
+    return " ".join(text.translate(_FOLDED).split())
 
 
 @cache

@@ -11,9 +11,10 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import accumulate, chain, pairwise
 from typing import NamedTuple
 
-from marstts.text.rules.needed import LENGTH, StringsOfRules, needed_strings
+from marstts.text.rules.needed import EXACT, LENGTH, SHAPE, Needed, StringsOfRules, needed_strings
 
 MAX_SEARCHED_AGAIN = 200
 """Characters of texts in which all strings are searched again after a rule changed them; in longer ones the new
@@ -45,8 +46,9 @@ class Trace:
 
     def record(self, rule: str, written: str, read: str) -> None:
         """Add a step, unless nothing changed."""
-        if written.strip() != read.strip():
-            self.steps.append(Step(rule, written.strip(), read.strip()))
+        written, read = written.strip(), read.strip()
+        if written != read:
+            self.steps.append(Step(rule, written, read))
 
     def leave_out(self, characters: str) -> None:
         """Add characters that have no reading."""
@@ -71,33 +73,33 @@ class Rule:
         return re.compile(self.source)
 
     @cached_property
-    def needed(self) -> tuple[frozenset[str], ...]:
+    def needed(self) -> Needed:
         """Sets of strings of each of which a text that the pattern matches has one at least."""
         return needed_strings(self.source)
 
     def apply(self, text: str, trace: Trace) -> tuple[str, str]:
         """`text` with every match read, and what is new in it: the words, each with the characters beside it."""
-        if self.pattern.search(text) is None:
+        first = self.pattern.search(text)
+        if first is None:
             return text, ""
+        parts: list[str] = []
         new: list[str] = []
         place = 0
-
-        def read(match: re.Match[str]) -> str:
-            nonlocal place
+        for match in self.pattern.finditer(text, first.start()):
             words = self.read(match)
             if words is None or words == match[0]:
-                return match[0]
+                continue
             trace.record(self.name, match[0], words)
             words = _apart(words, match) if self.parted else words
             kept = text[place : match.start()]
-            new.append(kept if len(kept) <= 2 * _BESIDE else f"{kept[:_BESIDE]} {kept[-_BESIDE:]}")
-            new.append(words)
+            parts += (kept, words)
+            new += (kept if len(kept) <= 2 * _BESIDE else f"{kept[:_BESIDE]} {kept[-_BESIDE:]}", words)
             place = match.end()
-            return words
-
-        changed = self.pattern.sub(read, text)
+        if not parts:
+            return text, ""
         new.append(text[place : place + _BESIDE])
-        return changed, "".join(new)
+        parts.append(text[place:])
+        return "".join(parts), "".join(new)
 
 
 def _apart(words: str, match: re.Match[str]) -> str:
@@ -130,31 +132,49 @@ def _expander(template: str) -> Reader:
 class RuleList:
     """Rules in the order in which they are applied; those of which a text lacks what they need are not tried."""
 
-    def __init__(self, rules: Iterable[Rule]) -> None:
-        self.rules = tuple(rules)
+    def __init__(self, *stages: Iterable[Rule]) -> None:
+        """`stages`: rules between which something else may happen to a text."""
+        groups = [tuple(stage) for stage in stages]
+        ends = [0, *accumulate(map(len, groups))]
+        self.rules = tuple(chain.from_iterable(groups))
+        self._stages = [(1 << end) - (1 << start) for start, end in pairwise(ends)]  # bits as of `StringsOfRules`
 
     @cached_property
     def _strings(self) -> StringsOfRules:
-        return StringsOfRules([each.needed for each in self.rules])
+        return StringsOfRules([each.needed.exact for each in self.rules], EXACT)
+
+    @cached_property
+    def _shapes(self) -> StringsOfRules:
+        return StringsOfRules([each.needed.shape for each in self.rules], SHAPE)
+
+    def _rules_for(self, text: str) -> int:
+        """The bits of the rules that may match; a long text has almost every shape."""
+        rules = self._strings.rules_for(text)
+        return rules & self._shapes.rules_for(text) if rules and len(text) <= MAX_SEARCHED_AGAIN else rules
 
     def may_apply(self, text: str) -> bool:
         """Whether the pattern of one of the rules matches in `text`."""
-        waiting = self._strings.rules_of(self._strings.found(text))
-        return any(self.rules[index].pattern.search(text) for index in _bits_set(waiting))
+        waiting = self._rules_for(text)
+        return waiting != 0 and any(self.rules[index].pattern.search(text) for index in _bits_set(waiting))
 
-    def apply(self, text: str, trace: Trace) -> str:
-        """`text` after every rule in order."""
-        found = self._strings.found(text)
-        waiting = self._strings.rules_of(found)
+    def apply(self, text: str, trace: Trace, stage: int = 0) -> str:
+        """`text` after every rule of a stage in order."""
+        strings, rules_of_stage = self._strings, self._stages[stage]
+        waiting = self._rules_for(text) & rules_of_stage
+        found: int | None = None  # in a long text, once it was changed
         while waiting:
-            index = (waiting & -waiting).bit_length() - 1
-            before = text
-            text, new = self.rules[index].apply(text, trace)
-            if text is not before:
-                is_long = len(text) > MAX_SEARCHED_AGAIN
-                found = found | self._strings.found(new) if is_long else self._strings.found(text)
-                waiting = self._strings.rules_of(found)
-            waiting = waiting >> (index + 1) << (index + 1)
+            lowest = waiting & -waiting
+            changed, new = self.rules[lowest.bit_length() - 1].apply(text, trace)
+            waiting ^= lowest
+            if changed is text:
+                continue
+            if len(changed) > MAX_SEARCHED_AGAIN:
+                found = (strings.found(text) if found is None else found) | strings.found(new)
+                waiting = strings.rules_of(found)
+            else:
+                found, waiting = None, self._rules_for(changed)
+            text = changed
+            waiting &= rules_of_stage & -(lowest << 1)  # the rules that are still to come
         return text
 
 

@@ -2,28 +2,38 @@
 
 Upstream: `engine`, which asks before it tries a rule.  A text tries some hundred rules on each block, and most of them
 need a word, a digit or a sign that is not there.  Digits of all scripts count as `0`, white space as a space.
+A pattern also needs strings of the shape of a text, in which all small letters are one character, and all capitals
+another: few strings stand for all that two or three sets of letters match.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from importlib import import_module
 from itertools import product
-from typing import Any
+from operator import add
+from string import ascii_lowercase, ascii_uppercase
+from typing import Any, NamedTuple
 
 MAX_SET = 256
 """Larger sets of strings exclude hardly any text."""
 
 NUM_SETS = 4
-"""Sets that are kept of a pattern, those that the fewest texts have."""
+"""Sets that are kept of a pattern and of its shape, those that the fewest texts have."""
 
-LENGTH = 3
-"""Characters of the longest of the strings."""
+LENGTH, SHAPE_LENGTH = 3, 5
+"""Characters of the longest of the strings, and of those of shapes."""
 
-MAX_SHORT = 24
-"""Characters of texts that are remembered whole, such as lines of numbers."""
+MAX_SHORT = 40
+"""Characters of texts that are remembered with all their digits as one, such as lines of numbers."""
+
+NUM_RECENT = 64
+"""Texts that are remembered as they are: one that no rule changes is asked about several times in a row."""
+
+NUM_SHORT = 1024
+NUM_WORDS = 8192
 
 _UNKNOWN = frozenset(("",))
 """The ends of a text of which nothing is known."""
@@ -32,7 +42,27 @@ _OTHER_CASES = {"s": "\u017f", "k": "\u212a", "i": "\u0130\u0131"}
 """Characters that a letter also matches where case is ignored."""
 
 
-def needed_strings(source: str) -> tuple[frozenset[str], ...]:
+class Alphabet(NamedTuple):
+    """How strings are searched."""
+
+    folded: Mapping[int, str]
+    """Characters and what stands for them, for `str.translate`."""
+
+    length: int
+    """Characters of the longest string."""
+
+
+class Needed(NamedTuple):
+    """What a text must have for a pattern to match: one string at least of each set."""
+
+    exact: tuple[frozenset[str], ...]
+    """Sets of strings of the text, with digits and white space as one character each."""
+
+    shape: tuple[frozenset[str], ...]
+    """Sets of strings of its shape, in which small letters and capitals are one character each as well."""
+
+
+def needed_strings(source: str) -> Needed:
     """Sets of strings; every match, with what stands around it, has one of each within a word or beside it.
 
     They follow from the parsed pattern. Where this Python offers no parser there are none, and every rule is tried.
@@ -40,11 +70,15 @@ def needed_strings(source: str) -> tuple[frozenset[str], ...]:
     try:
         tree = import_module("re._parser").parse(source)
     except ImportError:
-        return ()
+        return Needed((), ())
     ignores_case = bool(tree.state.flags & re.IGNORECASE) or re.search(r"\(\?[aLmsux]*i", source) is not None
-    found = sorted(set(_Needs(ignores_case).of(tree, _UNKNOWN)[0]), key=_frequency)
+    exact, shape = (_rarest_sets(_Needs(ignores_case, each).of(tree, _UNKNOWN)[0]) for each in (EXACT, SHAPE))
+    return Needed(exact, shape)
+
+
+def _rarest_sets(found: Iterable[frozenset[str]]) -> tuple[frozenset[str], ...]:
     kept: list[frozenset[str]] = []
-    for strings in found:
+    for strings in sorted(set(found), key=_frequency):
         if _frequency(strings) < 50.0 and not any(_is_like(strings, other) for other in kept):
             kept.append(strings)
     return tuple(kept[:NUM_SETS])
@@ -53,9 +87,9 @@ def needed_strings(source: str) -> tuple[frozenset[str], ...]:
 class StringsOfRules:
     """Which of several rules a text can match, by the strings that each of them needs."""
 
-    def __init__(self, needs: Sequence[Sequence[frozenset[str]]]) -> None:
+    def __init__(self, needs: Sequence[Sequence[frozenset[str]]], alphabet: Alphabet) -> None:
         """`needs`: the sets of each rule."""
-        self._size = len(needs)
+        self._size, self._alphabet = len(needs), alphabet
         self._bits: dict[str, int] = {}
         self._always = 0
         for index, sets in enumerate(needs):
@@ -68,21 +102,27 @@ class StringsOfRules:
                     assert string.strip(), "every text has spaces"
                     self._bits[string] = self._bits.get(string, 0) | bit
         self._characters = frozenset("".join(self._bits)) - {" "}
-        self._of_word: Callable[[str], int] = lru_cache(maxsize=8192)(self._bits_of)
-        self._of_short: Callable[[str], int] = lru_cache(maxsize=1024)(self._of_text)
+        self._of_word: Callable[[str], int] = lru_cache(maxsize=NUM_WORDS)(self._bits_of)
+        self._of_short: Callable[[str], int] = lru_cache(maxsize=NUM_SHORT)(self._of_text)
+        self.found: Callable[[str], int] = lru_cache(maxsize=NUM_RECENT)(self._found)
+        """A number that stands for the strings in a text; `|` joins those of two texts."""
 
-    def found(self, text: str) -> int:
-        """A number that stands for the strings in `text`; `|` joins those of two texts."""
-        text = text.translate(_AS_ONE)
-        return self._of_short(text) if len(text) <= MAX_SHORT else self._of_text(text)
+        self.rules_for: Callable[[str], int] = lru_cache(maxsize=NUM_RECENT)(
+            lambda text: self.rules_of(self.found(text))
+        )
+        """A number whose bit N is set unless a text lacks what rule N needs."""
 
     def rules_of(self, found: int) -> int:
-        """A number whose bit N is set unless the strings that were found lack what rule N needs."""
+        """The same from the strings that were found."""
         every = (1 << self._size) - 1
         for _ in range(NUM_SETS):
             every &= found
             found >>= self._size
         return every
+
+    def _found(self, text: str) -> int:
+        text = text.translate(self._alphabet.folded)
+        return self._of_short(text) if len(text) <= MAX_SHORT else self._of_text(text)
 
     def _of_text(self, text: str) -> int:
         found = self._always
@@ -94,8 +134,12 @@ class StringsOfRules:
 
     def _bits_of(self, word: str) -> int:
         word, found = f" {word} ", 0
-        strings = {word[start : start + length] for length in range(1, LENGTH + 1) for start in range(len(word))}
-        for string in strings & self._bits.keys():
+        runs: Iterable[str] = word
+        within = set(word)
+        for start in range(1, self._alphabet.length):
+            runs = list(map(add, runs, word[start:]))
+            within.update(runs)
+        for string in self._bits.keys() & within:
             found |= self._bits[string]
         return found
 
@@ -103,8 +147,9 @@ class StringsOfRules:
 class _Needs:
     """Walks over a parsed pattern: the sets that its parts need, and with which characters what it matched ends."""
 
-    def __init__(self, ignores_case: bool) -> None:
+    def __init__(self, ignores_case: bool, alphabet: Alphabet) -> None:
         self._ignores_case = ignores_case
+        self._folded, self._length = alphabet
 
     def of(self, parts: Iterable[tuple[Any, Any]], ends: frozenset[str]) -> tuple[list[frozenset[str]], frozenset[str]]:
         """The sets of a sequence that follows one of `ends`, and its own ends, as far as they are known."""
@@ -125,10 +170,10 @@ class _Needs:
 
     def _of_run(self, run: str, ends: frozenset[str]) -> tuple[list[frozenset[str]], frozenset[str]]:
         """The same of a run of characters: a long one needs no look at what it follows."""
-        if len(run) >= LENGTH and not self._ignores_case:
-            run = run.translate(_AS_ONE)
-            strings = {_rarest(run[start : start + LENGTH]) for start in range(len(run) - LENGTH + 1)}
-            return [frozenset((min(sorted(strings), key=_weight),))], frozenset((run[1 - LENGTH :],))
+        if len(run) >= self._length and not self._ignores_case:
+            run = run.translate(self._folded)
+            strings = {_rarest(run[start : start + self._length]) for start in range(len(run) - self._length + 1)}
+            return [frozenset((min(sorted(strings), key=_weight),))], frozenset((run[1 - self._length :],))
         needed: list[frozenset[str]] = []
         for character in run:
             found, ends = self._of_characters([character], ends)
@@ -161,10 +206,10 @@ class _Needs:
     ) -> tuple[list[frozenset[str]], frozenset[str]]:
         needed: list[frozenset[str]] = []
         after = ends
-        for _ in range(min(least, LENGTH)):
+        for _ in range(min(least, self._length)):
             found, after = self.of(item, after)
             needed += found
-        if least == most <= LENGTH:
+        if least == most <= self._length:
             return needed, after
         if most == 1:
             return needed, _bounded(ends | self.of(item, ends)[1])
@@ -192,13 +237,19 @@ class _Needs:
                 for character in members
                 for case in (character.lower() + character.upper() + _OTHER_CASES.get(character.lower(), ""))
             ]
-        characters = set("".join(members).translate(_AS_ONE))
-        if len(ends) * len(characters) > MAX_SET:
-            ends = _UNKNOWN
-        if len(characters) > MAX_SET:
-            return [], _UNKNOWN
-        joined = frozenset(map("".join, product(ends, characters)))
-        return [frozenset(map(_rarest, joined))], _bounded(frozenset(each[1 - LENGTH :] for each in joined))
+        return _joined(ends, "".join(members).translate(self._folded), self._length)
+
+
+@lru_cache(maxsize=4096)
+def _joined(ends: frozenset[str], characters: str, length: int) -> tuple[list[frozenset[str]], frozenset[str]]:
+    """The strings of one of `ends` and one of `characters`; rules repeat the same sets again and again."""
+    different = set(characters)
+    if len(ends) * len(different) > MAX_SET:
+        ends = _UNKNOWN
+    if len(different) > MAX_SET:
+        return [], _UNKNOWN
+    joined = frozenset(map("".join, product(ends, different)))
+    return [frozenset(map(_rarest, joined))], _bounded(frozenset(each[1 - length :] for each in joined))
 
 
 def _bounded(ends: frozenset[str]) -> frozenset[str]:
@@ -212,9 +263,11 @@ def _bounded(ends: frozenset[str]) -> frozenset[str]:
 
 def _rarest(joined: str) -> str:
     """The string within `joined` that the fewest texts have; a space stands at its beginning or end only."""
-    if " " not in joined[1:-1]:
-        return joined.replace("  ", " ")
-    return min(joined[:2].replace("  ", " "), joined[1:].replace("  ", " "), key=_weight)
+    if " " not in joined:
+        return joined
+    words = joined.split(" ")
+    parts = (f"{' ' * (place > 0)}{word}{' ' * (place + 1 < len(words))}" for place, word in enumerate(words) if word)
+    return min(parts, key=_weight, default=" ")
 
 
 @lru_cache(maxsize=4096)
@@ -231,7 +284,11 @@ def _weight(string: str) -> float:
     return 100.0 if string == " " else weight
 
 
+_SMALL, _CAPITAL = "\ue000", "\ue001"
+"""What stands for the letters of ASCII in a shape; characters for private use, which no text has."""
+
 _WEIGHTS = {
+    _SMALL: 0.6, _CAPITAL: 0.05,
     " ": 0.2, "0": 0.1, ".": 0.02, ",": 0.02, "-": 0.01, ":": 0.01, "'": 0.01,
     **dict.fromkeys("etaoinsrhl", 0.07), **dict.fromkeys("bcdfgjkmpquvwxyz", 0.02),
 }  # fmt: skip
@@ -273,3 +330,9 @@ class _OneOfAKind(dict[int, str]):
 
 
 _AS_ONE = _OneOfAKind()
+_SHAPE = _OneOfAKind({
+    **{ord(letter): _SMALL for letter in ascii_lowercase},
+    **{ord(letter): _CAPITAL for letter in ascii_uppercase},
+})  # fmt: skip
+
+EXACT, SHAPE = Alphabet(_AS_ONE, LENGTH), Alphabet(_SHAPE, SHAPE_LENGTH)

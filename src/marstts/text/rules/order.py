@@ -47,22 +47,23 @@ RULES = (
 """Every rule on folded text, the most specific first; a numeral that no rule claims is a plain number."""
 
 
-_MARKUP, _RULES = RuleList(MARKUP), RuleList(RULES)
+_ALL = RuleList(MARKUP, RULES)
+_MARKUP_STAGE, _RULES_STAGE = range(2)
 
 
 def may_be_read(text: str) -> bool:
     """Whether a rule may read something in `text`, which is words and punctuation."""
-    return _MARKUP.may_apply(text) or _RULES.may_apply(text)
+    return _ALL.may_apply(text)
 
 
 def read_markup(text: str, trace: Trace) -> str:
     """`text` without markup, for `characters.fold_characters`."""
-    return _MARKUP.apply(read_latex(text, trace), trace)
+    return _ALL.apply(read_latex(text, trace), trace, _MARKUP_STAGE)
 
 
 def read_written_forms(text: str, trace: Trace) -> str:
     """Folded `text` with its written forms read by rule: numbers, abbreviations, operators."""
-    return _RULES.apply(text, trace)
+    return _ALL.apply(text, trace, _RULES_STAGE)
 
 
 def read_signs(text: str, trace: Trace) -> str:

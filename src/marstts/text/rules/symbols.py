@@ -102,6 +102,8 @@ _NOT_READ = re.compile(rf"[^A-Za-z{PHONE_CHARACTERS}.,?!;:'\" -]")
 
 def name_symbols(text: str, trace: Trace) -> str:
     """Symbols with a name are read; brackets part like commas; the others part like spaces and are left out."""
+    if _NOT_READ.search(text) is None:
+        return text
 
     def name(match: re.Match[str]) -> str:
         trace.record("symbol.named", match[0], _NAMED[match[0]])
