@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
 import re
@@ -137,11 +138,25 @@ def reference_file(reference: Waveform, tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def toy_bundle(written_once: WrittenOnce) -> Path:
+def operators_read_once() -> Iterator[None]:
+    """Spare exports seconds: PyTorch reads all of its operators again for each graph."""
+    from torch.onnx._internal.exporter._registration import ONNXRegistry  # slow to import
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ONNXRegistry, "from_torchlib", staticmethod(functools.cache(ONNXRegistry.from_torchlib)))
+        yield
+
+
+@pytest.fixture(scope="session")
+def toy_bundle(written_once: WrittenOnce, request: pytest.FixtureRequest) -> Path:
     """The folder of an exported model with random weights, a toy codec and toy encoders; to be read, not changed."""
     from toy_mars6 import write_toy_bundle  # needs PyTorch
 
-    return written_once("toy", write_toy_bundle)
+    def write_toy(folder: Path) -> None:
+        request.getfixturevalue("operators_read_once")  # not where another process has written the bundle
+        write_toy_bundle(folder)
+
+    return written_once("toy", write_toy)
 
 
 @pytest.fixture(scope="module")
