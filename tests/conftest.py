@@ -139,7 +139,7 @@ def reference_file(reference: Waveform, tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def operators_read_once() -> Iterator[None]:
-    """Spare exports seconds: PyTorch reads all of its operators again for each graph."""
+    """Spare traced graphs a second each, for which PyTorch reads all of its operators again."""
     from torch.onnx._internal.exporter._registration import ONNXRegistry  # slow to import
 
     with pytest.MonkeyPatch.context() as patch:
@@ -148,15 +148,11 @@ def operators_read_once() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def toy_bundle(written_once: WrittenOnce, request: pytest.FixtureRequest) -> Path:
+def toy_bundle(written_once: WrittenOnce) -> Path:
     """The folder of an exported model with random weights, a toy codec and toy encoders; to be read, not changed."""
     from toy_mars6 import write_toy_bundle  # needs PyTorch
 
-    def write_toy(folder: Path) -> None:
-        request.getfixturevalue("operators_read_once")  # not where another process has written the bundle
-        write_toy_bundle(folder)
-
-    return written_once("toy", write_toy)
+    return written_once("toy", write_toy_bundle)
 
 
 @pytest.fixture(scope="module")
