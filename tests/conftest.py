@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
 import re
@@ -24,10 +25,12 @@ RECORDINGS = HERE / "audio"
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Import no file whose tests are all slow where no slow test is asked for."""
-    is_fast = config.option.markexpr == "not slow" and collection_path.suffix == ".py"
-    all_slow = r"^pytestmark = \[?\s*pytest\.mark\.slow\b"
-    return True if is_fast and re.search(all_slow, collection_path.read_text(encoding="utf-8"), re.MULTILINE) else None
+    """Import no file whose tests are all slow, or all end-to-end, where none of these is asked for."""
+    excluded = {"not slow": "slow", "not end_to_end": "end_to_end"}.get(config.option.markexpr)
+    if excluded is None or collection_path.suffix != ".py":
+        return None
+    marks = re.search(r"(?ms)^pytestmark = (\[.*?\]|[^\n]*)", collection_path.read_text(encoding="utf-8"))
+    return True if marks and re.search(rf"\bpytest\.mark\.{excluded}\b", marks[1]) else None
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -132,6 +135,16 @@ def reference_file(reference: Waveform, tmp_path: Path) -> Path:
     path = tmp_path / "anna.wav"
     write(reference, path)
     return path
+
+
+@pytest.fixture(scope="session")
+def operators_read_once() -> Iterator[None]:
+    """Spare traced graphs a second each, for which PyTorch reads all of its operators again."""
+    from torch.onnx._internal.exporter._registration import ONNXRegistry  # slow to import
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ONNXRegistry, "from_torchlib", staticmethod(functools.cache(ONNXRegistry.from_torchlib)))
+        yield
 
 
 @pytest.fixture(scope="session")

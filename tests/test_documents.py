@@ -6,6 +6,7 @@ import ast
 import functools
 import importlib.util
 import inspect
+import json
 import re
 import shlex
 import shutil
@@ -16,6 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -200,17 +202,22 @@ def test_pictures_are_those_of_their_tool(tmp_path: Path) -> None:
 SAMPLES = ROOT / "docs" / "samples"
 
 
-def test_the_pages_of_the_samples_play_every_take_beside_its_reference() -> None:
+def test_the_pages_of_the_samples_play_every_take_beside_its_reference_and_the_rivals_take() -> None:
     samples = load_tool("samples_page")
-    takes = samples.read_takes()
-    for name, page in (("README.md", samples.page(takes)), ("player.html", samples.player(takes))):
+    takes, rivals = samples.read_takes(), samples.read_rivals()
+    for name, page in (("README.md", samples.page(takes, rivals)), ("player.html", samples.player(takes, rivals))):
         assert page == (SAMPLES / name).read_text(encoding="utf-8"), "run `python tools/samples_page.py`"
         for take in takes:
             [row] = [line for line in page.splitlines() if f'src="{take.file}"' in line]
             assert take.text in row and f'src="references/{take.reference}.mp3"' in row
-    played = {take.file for take in takes}
-    assert played == {path.name for path in SAMPLES.glob("*.mp3")}
+            rival = rivals[take.text, take.reference]
+            assert f'src="{rival.file}"' in row and rival.voice in row
+    played = {take.file for take in takes} | {rival.file for rival in rivals.values()}
+    on_disk = [path for folder in (SAMPLES, SAMPLES / "rival") for path in folder.glob("*.mp3")]
+    assert played == {path.relative_to(SAMPLES).as_posix() for path in on_disk}
     planned = tomllib.loads((SAMPLES / "samples.toml").read_text(encoding="utf-8"))
+    voices = planned.pop("rival")
+    assert {rival.voice for rival in rivals.values()} <= set(voices.values())
     assert {take.text for take in takes} <= {row["text"] for rows in planned.values() for row in rows}
     references = {row["reference"] for rows in planned.values() for row in rows}
     assert references == {path.stem for path in (SAMPLES / "references").iterdir()}
@@ -223,15 +230,58 @@ def test_one_command_speaks_the_samples_again(tmp_path: Path) -> None:
     row = 'reference = "vctk-p225"\ntext = "{}"\n'
     texts = {"people": "Good morning.", "questions": "Is it late?", "names": "Call Anna."}
     (tmp_path / "samples.toml").write_text("".join(f"[[{name}]]\n{row.format(text)}" for name, text in texts.items()))
+    (tmp_path / "rival").mkdir()
+    (tmp_path / "rival" / "people-1.mp3").write_bytes(b"of the rival")
     samples = load_tool("samples_page")
+    rival = samples.RivalTake("Good morning.", "vctk-p225", "rival/people-1.mp3", "bf_emma", "Kokoro", "2026-01-01")
+    (tmp_path / "rival" / "takes.json").write_text(json.dumps([rival._asdict()]))
     samples.main(["speak", "--model", "mini", "--folder", str(tmp_path)])
-    takes = samples.read_takes(tmp_path)
+    takes, rivals = samples.read_takes(tmp_path), samples.read_rivals(tmp_path)
     assert [take.text for take in takes] == list(texts.values())
     assert all(re.fullmatch(r"mini@[0-9a-f]{12}", take.model) for take in takes)
     assert {path.name for path in tmp_path.glob("*.mp3")} == {"people-1.mp3", "questions-1.mp3", "names-1.mp3"}
     assert all(audio.read(tmp_path / take.file).seconds > 0.2 for take in takes)
-    assert (tmp_path / "README.md").read_text(encoding="utf-8") == samples.page(takes)
-    assert (tmp_path / "player.html").read_text(encoding="utf-8") == samples.player(takes)
+    assert (tmp_path / "rival" / "people-1.mp3").read_bytes() == b"of the rival", "its takes are kept"
+    assert list(rivals.values()) == [rival]
+    assert (tmp_path / "README.md").read_text(encoding="utf-8") == samples.page(takes, rivals)
+    assert (tmp_path / "player.html").read_text(encoding="utf-8") == samples.player(takes, rivals)
+    assert all(samples.page(takes, rivals).count(f'src="{rival.file}"') == 1 for rival in rivals.values())
+
+
+def test_one_command_speaks_the_rivals_samples_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spoken = []
+
+    class Engine:
+        """A stand-in for the rival, which needs files and packages that are not here."""
+
+        def speak(self, text: str, blend: tuple[tuple[str, float], ...], speed: float) -> audio.Waveform:
+            spoken.append((text, blend, speed))
+            return audio.Waveform(np.sin(np.arange(12_000, dtype=np.float32)), 24_000)
+
+    monkeypatch.setattr("marstts_lab.data.corpora.kokoro.open_kokoro", lambda folder: Engine())
+    (tmp_path / "rival").mkdir()
+    (tmp_path / "rival" / "names-7.mp3").write_bytes(b"of another plan")
+    plan, takes, samples = "[rival]\nvctk-p225 = 'bf_emma'\nvctk-p226 = 'bm_george'\n", [], load_tool("samples_page")
+    for section, reference in (("people", "vctk-p225"), ("questions", "vctk-p226"), ("names", "vctk-p225")):
+        plan += f"[[{section}]]\nreference = '{reference}'\ntext = 'Of {section}?'\n"
+        takes.append(samples.Take(section, f"Of {section}?", reference, f"{section}-1.mp3", "mini@0", "2026-01-01"))
+    (tmp_path / "samples.toml").write_text(plan)
+    takes.append(samples.Take("names", "Not spoken.", "vctk-p226", "names-2.mp3", "mini@0", "2026-01-01"))
+    samples.keep(takes, tmp_path)
+    samples.main(["rival", "--kokoro", "FOLDER", "--folder", str(tmp_path)])
+    assert spoken == [
+        ("Of people?", (("bf_emma", 1.0),), 1.0),
+        ("Of questions?", (("bm_george", 1.0),), 1.0),
+        ("Of names?", (("bf_emma", 1.0),), 1.0),
+    ]
+    assert {path.name for path in (tmp_path / "rival").glob("*.mp3")} == {f"{name}-1.mp3" for name in samples.TITLES}
+    assert all(audio.read(path).seconds > 0.4 for path in (tmp_path / "rival").glob("*.mp3"))
+    assert samples.read_takes(tmp_path) == takes, "the takes of the model are kept"
+    page = (tmp_path / "README.md").read_text(encoding="utf-8")
+    for take in takes[:3]:
+        [row] = [line for line in page.splitlines() if f'src="{take.file}"' in line]
+        assert f'src="rival/{take.file}"' in row
+    assert page.count('src="rival/') == 3 and "Apache-2.0" in page and "synthetic speech" in page
 
 
 SOURCES = (

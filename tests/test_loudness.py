@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import pyloudnorm
 import pytest
 
 from marstts.audio import loudness
@@ -27,6 +26,8 @@ def signal_like_speech(seconds: float, sample_rate: int, seed: int = 0) -> np.nd
 @pytest.mark.parametrize("sample_rate", [8_000, 16_000, 24_000, 44_100])
 @pytest.mark.parametrize("seconds", [0.4, 0.437, 1.0, 2.68, 7.3])
 def test_figures_equal_those_of_pyloudnorm(sample_rate: int, seconds: float):
+    import pyloudnorm  # slow to import
+
     samples = signal_like_speech(seconds, sample_rate)
     expected = pyloudnorm.Meter(sample_rate).integrated_loudness(samples)
     assert integrated_loudness(samples, sample_rate) == pytest.approx(expected, abs=0.01)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import re
 from collections.abc import Callable
@@ -108,6 +109,18 @@ def whole(text: str, stated: Fields) -> Pcm:
 def streamed(text: str, stated: Fields) -> Pcm:
     tts = speaker()
     return as_pcm(np.concatenate([chunk.samples for chunk in tts.stream(text, speaking_of(tts, stated))]))
+
+
+@functools.cache
+def from_python(say: Callable[[str, Fields], Pcm], setting: str) -> Pcm:
+    """What Python says with a setting; each door is compared with it."""
+    return say(*SETTINGS[setting])
+
+
+@functools.cache
+def without(say: Callable[[str, Fields], Pcm], text: str) -> Pcm:
+    """What Python says without any setting."""
+    return say(text, {})
 
 
 def as_pcm(samples: np.ndarray) -> Pcm:
@@ -270,13 +283,13 @@ def test_the_table_has_every_setting():
 @pytest.mark.parametrize("setting", SETTINGS)
 @pytest.mark.parametrize("door", DOORS)
 def test_a_setting_counts_at_a_door(setting: str, door: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    enter, expected_of = DOORS[door]
+    enter, say = DOORS[door]
     text, stated = SETTINGS[setting]
-    said, expected = enter(text, stated, tmp_path, monkeypatch), expected_of(text, stated)
+    said, expected = enter(text, stated, tmp_path, monkeypatch), from_python(say, setting)
     assert len(said) == len(expected)
     assert np.abs(said.astype(int) - expected.astype(int)).max() <= 2
     try:
-        usual = expected_of(text, {})
+        usual = without(say, text)
     except MarsError:
         return  # a voice that only the setting names
     assert len(usual) != len(expected) or np.abs(usual.astype(int) - expected.astype(int)).max() > 100

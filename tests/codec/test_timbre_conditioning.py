@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import copy
-import functools
 import runpy
 import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,6 +22,7 @@ from marstts.codec.base import SPEAKER_FOLDER, TIMBRE, noise_of, timbre_encoders
 from marstts.codec.mini import MiniCodec, MiniCodecConfig, MiniCodecFolder
 from marstts.codec.mini_model import MiniCodecModel, pulse_train, to_hertz
 from marstts.errors import AudioError, CheckpointError, ConfigError
+from marstts.onnx.export import Graph, export_graphs
 from marstts.speaker.mini import MiniEncoderConfig, MiniSpeakerEncoder
 from marstts.speaker.mini_model import MiniEncoderModel
 from marstts_lab.training.codec.export import export_codec, load_codec, timbre_encoder_name
@@ -64,16 +65,30 @@ def random_speaker(size: int = 5) -> MiniEncoderModel:
 
 
 @pytest.fixture(scope="module")
-def folder(written_once: Callable[..., Path]) -> Path:
-    from torch.onnx._internal.exporter._registration import ONNXRegistry  # slow to import
+def folder(written_once: Callable[..., Path], request: pytest.FixtureRequest) -> Path:
+    def write(folder: Path) -> None:
+        request.getfixturevalue("operators_read_once")  # not where another process has written the folder
+        export_codec(random_model(VOICED), "tiny", folder, random_speaker())
 
-    # PyTorch reads all operators again for each graph
-    read_operators = staticmethod(functools.cache(ONNXRegistry.from_torchlib))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ONNXRegistry, "from_torchlib", read_operators)
-        return written_once(
-            "timbre-codec", lambda folder: export_codec(random_model(VOICED), "tiny", folder, random_speaker())
-        )
+    return written_once("timbre-codec", write)
+
+
+@pytest.fixture
+def graphs_copied(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exports of weights have the graphs of `folder`, which are of the same network: tracing takes seconds of each."""
+
+    def write_weights(
+        target: Path, weights_file: str, model: MiniCodecModel, graphs: dict[str, Graph], **options: Any
+    ) -> None:
+        export_graphs(target, weights_file, model, {}, **options)
+        for name in graphs:
+            shutil.copyfile(folder / f"{name}.onnx", target / f"{name}.onnx")
+
+    def copy_encoder(speaker: MiniEncoderModel, target: Path, int8: bool) -> None:
+        shutil.copytree(folder / SPEAKER_FOLDER, target)
+
+    monkeypatch.setattr("marstts_lab.training.codec.export.export_graphs", write_weights)
+    monkeypatch.setattr("marstts_lab.training.codec.export.export_encoder", copy_encoder)
 
 
 @pytest.fixture(scope="module")
@@ -255,7 +270,7 @@ def test_a_codec_folder_names_its_timbre_encoder_or_has_none() -> None:
 
 @pytest.mark.slow
 def test_the_recipe_replaces_decoder_and_timbre_and_keeps_codes_name_and_notices(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, graphs_copied: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     speaker = shutil.copytree(folder / SPEAKER_FOLDER, tmp_path / "speaker")
     (speaker / "NOTICE").write_text("by others\n")

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -25,10 +26,16 @@ from marstts.server.settings import ServeSettings
 from marstts.synthesis.clone.voice_folder import VoiceFolder
 from scripted import good, scripted_synthesizer
 
-mcp = pytest.importorskip("mcp", reason="mcp is not installed")
-mcp_tools = pytest.importorskip("marstts.server.mcp_tools")
-
 pytestmark = pytest.mark.slow
+
+
+def sdk() -> ModuleType:
+    """The SDK, which takes a second to import: processes that run none of these tests are spared it."""
+    return pytest.importorskip("mcp", reason="mcp is not installed")
+
+
+def mcp_server(service: SpeechService) -> Any:
+    return pytest.importorskip("marstts.server.mcp_tools").mcp_server(service)
 
 
 @pytest.fixture
@@ -40,7 +47,7 @@ def service(tmp_path: Path) -> Iterator[SpeechService]:
 
 def call(service: SpeechService, tool: str, **arguments: Any) -> Any:
     async def run() -> Any:
-        async with mcp.Client(mcp_tools.mcp_server(service)) as client:
+        async with sdk().Client(mcp_server(service)) as client:
             return await client.call_tool(tool, arguments)
 
     return asyncio.run(run())
@@ -110,10 +117,10 @@ def test_assistants_have_the_users_own_voices(reference: Waveform):
 def test_the_command_serves_over_standard_input_and_output(tmp_path: Path):
     code = "import typer; from marstts.cli.serve import serve; typer.run(serve)"
     options = ["--mcp", "--voices", str(tmp_path), "--capacity", "2"]
-    command = mcp.StdioServerParameters(command=sys.executable, args=["-c", code, *options], env=dict(os.environ))
+    command = sdk().StdioServerParameters(command=sys.executable, args=["-c", code, *options], env=dict(os.environ))
 
     async def run() -> tuple[set[str], Any]:
-        async with mcp.Client(command) as client:
+        async with sdk().Client(command) as client:
             tools = {tool.name for tool in (await client.list_tools()).tools}
             return tools, await client.call_tool("speak", {"text": "Hello there."})
 
@@ -142,7 +149,7 @@ def answers(service: SpeechService, lines: list[str], monkeypatch: pytest.Monkey
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written))
     sending = threading.Thread(target=send)
     sending.start()
-    mcp_tools.mcp_server(service).run("stdio")
+    mcp_server(service).run("stdio")
     sending.join()
     return [json.loads(line) for line in written.getvalue().splitlines()][1:]
 

@@ -7,6 +7,7 @@ import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from api_server import TEXT, LiveServer, live_server
@@ -17,7 +18,11 @@ from scripted import good, scripted_synthesizer
 
 pytestmark = pytest.mark.slow
 
-openai = pytest.importorskip("openai", reason="OpenAI's client is not installed")
+
+@pytest.fixture(scope="module")
+def openai() -> ModuleType:
+    """The client's package, which takes a second to import: processes that run none of these tests are spared it."""
+    return pytest.importorskip("openai", reason="OpenAI's client is not installed")
 
 
 @pytest.fixture
@@ -28,7 +33,7 @@ def server(tmp_path: Path) -> Iterator[LiveServer]:
 
 
 @pytest.fixture
-def api(server: LiveServer):
+def api(openai: ModuleType, server: LiveServer):
     with openai.OpenAI(api_key="secret", base_url=f"{server.address}/v1", max_retries=1) as client:
         yield client
 
@@ -58,7 +63,7 @@ def test_events_hold_the_speech(api, server: LiveServer):
     assert b"".join(base64.b64decode(event["audio"]) for event in events[:-1]) == pcm_of(server)
 
 
-def test_errors_are_the_clients_exceptions(api, server: LiveServer):
+def test_errors_are_the_clients_exceptions(openai: ModuleType, api, server: LiveServer):
     fields = {"model": "tts-1", "voice": "alloy", "input": TEXT}
     with pytest.raises(openai.BadRequestError) as caught:
         api.audio.speech.create(**fields | {"voice": "nobody"})
@@ -69,7 +74,7 @@ def test_errors_are_the_clients_exceptions(api, server: LiveServer):
         api.with_options(api_key="wrong").audio.speech.create(**fields)
 
 
-def test_a_busy_server_is_asked_again_after_the_time_it_names(api, server: LiveServer):
+def test_a_busy_server_is_asked_again_after_the_time_it_names(openai: ModuleType, api, server: LiveServer):
     admission = server.service.admission
     places, queue = admission.places, admission.queue
     admission.places = admission.queue = 0

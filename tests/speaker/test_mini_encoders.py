@@ -34,7 +34,7 @@ def model() -> MiniEncoderModel:
 
 
 @pytest.fixture(scope="module")
-def folder(model: MiniEncoderModel, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(model: MiniEncoderModel, tmp_path_factory: pytest.TempPathFactory, operators_read_once: None) -> Path:
     folder = tmp_path_factory.mktemp("tiny-encoder")
     export_encoder(model, folder)
     return folder
