@@ -56,7 +56,7 @@ RELEASE_SECONDS = 5.0
 
 MAX_LOAD = 0.55
 """Share of the measured throughput that listeners may use. Many callers who begin at once get small chunks, which cost
-more to decode: with 0.9, the buffers of 64 callers ran dry for a second (dev/LOG.md)."""
+more to decode: with 0.6, four of 64 buffers ran dry, with 0.55 none (dev/LOG.md)."""
 
 WARMING_TEXT = "Hello there."
 

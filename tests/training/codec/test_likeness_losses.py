@@ -32,7 +32,7 @@ from marstts_lab.training.codec.losses import (
     mask_bands,
 )
 from marstts_lab.training.codec.recognizer_loss import RecognizerConfig
-from marstts_lab.training.codec.recordings import HeardRecordings, Recording
+from marstts_lab.training.codec.recordings import Recording, SpeakerTargets
 from marstts_lab.training.codec.task import CodecTask, open_task
 from marstts_lab.training.codec.term import CodecStep
 from marstts_lab.training.loop import LoopConfig, run
@@ -166,13 +166,13 @@ def test_the_target_is_the_mean_of_the_persons_recordings(folder: Path) -> None:
 
 
 def test_recordings_of_a_person_that_cannot_be_read_are_left_out(folder: Path, tmp_path: Path) -> None:
-    heard = HeardRecordings(SpeakerEmbedding(str(folder / "encoder"), 24_000), 24_000, torch.device("cpu"))
+    targets = SpeakerTargets(SpeakerEmbedding(str(folder / "encoder"), 24_000), 24_000, torch.device("cpu"))
     missing, there = Recording(tmp_path / "none.wav"), Recording(folder / "0.wav")
-    torch.testing.assert_close(heard.person([missing, there], 2), heard.of(there).embedding)
+    torch.testing.assert_close(targets.person([missing, there], 2), targets.of(there).embedding)
     with pytest.raises(DataError, match="none of the recordings of a person"):
-        heard.person([missing], 2)
+        targets.person([missing], 2)
     with pytest.raises(DataError, match="reference of a take"):
-        heard.embeddings([missing])
+        targets.embeddings([missing])
 
 
 def test_masked_bands_are_silent_about_the_output_and_the_rest_is_as_it_was() -> None:

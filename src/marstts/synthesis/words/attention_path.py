@@ -331,11 +331,6 @@ class PathSearch:
         """Whether it is known how audible all frames (T, F) are."""
         return not np.isnan(audible).any()
 
-    @cached_property
-    def heard(self) -> NDArray[np.float32]:
-        """(T,) how audible each step is, from 0 to 1; 1 where that is not known."""
-        return np.nan_to_num(shares_of_sound(self.audible), nan=1.0)
-
     @property
     def here(self) -> int:
         """The place where the best path is now."""

@@ -15,7 +15,7 @@ from marstts.io.precision import autocast
 from marstts_lab.training.codec.config import CodecTrainingConfig
 from marstts_lab.training.codec.losses import SpeakerConsistencyLoss, SpeakerEmbedding, SpectralLoss
 from marstts_lab.training.codec.recognizer_loss import RecognizerLoss
-from marstts_lab.training.codec.recordings import HeardRecordings, Recording
+from marstts_lab.training.codec.recordings import Recording, SpeakerTargets
 
 
 class FrozenNetworks:
@@ -43,14 +43,14 @@ class FrozenNetworks:
         """Speaker consistency by the encoder of `[speaker_consistency]`."""
         return SpeakerConsistency(self.config, self.device)
 
-    def heard(self, encoder: str) -> HeardRecordings:
+    def targets(self, encoder: str) -> SpeakerTargets:
         """Recordings as the speaker encoder of a folder hears them; that of speaker consistency is shared."""
         consistency = self.config.speaker_consistency
         if consistency is not None and consistency.encoder == encoder:
-            return self.speaker.heard
+            return self.speaker.targets
         with torch.random.fork_rng(devices=[]):
             embedding = SpeakerEmbedding(encoder, self.config.model.sample_rate).to(self.device)
-        return HeardRecordings(embedding, self.config.model.sample_rate, self.device)
+        return SpeakerTargets(embedding, self.config.model.sample_rate, self.device)
 
 
 class SpeakerConsistency:
@@ -61,7 +61,7 @@ class SpeakerConsistency:
         self.config, self.precision, self.device = config.speaker_consistency, config.precision, device
         with torch.random.fork_rng(devices=[]):
             self.loss = SpeakerConsistencyLoss(self.config, config.model.sample_rate).to(device)
-        self.heard = HeardRecordings(self.loss, config.model.sample_rate, device)
+        self.targets = SpeakerTargets(self.loss, config.model.sample_rate, device)
 
     def __call__(self, output: Tensor, target: Tensor, people: Sequence[Sequence[Recording]]) -> Tensor:
         """Distance of output (B, N) from target (B, N), or from the means of the people's recordings."""
@@ -72,6 +72,6 @@ class SpeakerConsistency:
     def wanted(self, target: Tensor, people: Sequence[Sequence[Recording]]) -> Tensor:
         """The embeddings (B, E) that an output should have."""
         if self.config.target_recordings:
-            return self.heard.people(people, self.config.target_recordings)
+            return self.targets.people(people, self.config.target_recordings)
         with torch.no_grad():
             return self.loss.embed(target)

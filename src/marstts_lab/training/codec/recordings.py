@@ -21,7 +21,7 @@ from marstts_lab.training.codec.envelope import envelope
 from marstts_lab.training.codec.losses import SpeakerEmbedding
 
 MAX_SECONDS = 8.5
-"""Recordings are heard up to here."""
+"""Recordings are embedded up to here."""
 
 MAX_RECORDING_SECONDS = 60.0
 """Files are read up to here."""
@@ -36,8 +36,8 @@ class Recording(NamedTuple):
     """None = to the end of the file."""
 
 
-class Heard(NamedTuple):
-    """What the encoder hears in a recording."""
+class SpeakerTarget(NamedTuple):
+    """What a loss compares with: features of a recording."""
 
     embedding: Tensor
     """(S,) of unit length."""
@@ -46,17 +46,17 @@ class Heard(NamedTuple):
     """(M,), see `envelope`."""
 
 
-class HeardRecordings:
-    """Recordings as an encoder hears them; each is read when it is first asked for."""
+class SpeakerTargets:
+    """Embeddings and mean spectra of recordings, computed when they are first asked for."""
 
     def __init__(self, encoder: SpeakerEmbedding, sample_rate: int, device: torch.device) -> None:
         self.encoder, self.sample_rate, self.device = encoder, sample_rate, device
-        self.heard: dict[Recording, Heard] = {}
+        self.computed: dict[Recording, SpeakerTarget] = {}
 
     @torch.no_grad()
-    def of(self, recording: Recording) -> Heard:
-        """What is heard in a recording; AudioError where it cannot be read."""
-        if recording not in self.heard:
+    def of(self, recording: Recording) -> SpeakerTarget:
+        """The target of a recording; AudioError where it cannot be read."""
+        if recording not in self.computed:
             if recording.seconds is None:
                 waveform = audio.read(recording.path, sample_rate=self.sample_rate, max_seconds=MAX_RECORDING_SECONDS)
             else:
@@ -64,8 +64,8 @@ class HeardRecordings:
                 waveform = audio.resample(span, self.sample_rate)
             samples = torch.from_numpy(waveform.samples[: int(MAX_SECONDS * self.sample_rate)])
             mel = self.encoder.log_mel(samples[None].to(self.device))
-            self.heard[recording] = Heard(self.encoder.encoder(mel)[0], envelope(mel)[0])
-        return self.heard[recording]
+            self.computed[recording] = SpeakerTarget(self.encoder.encoder(mel)[0], envelope(mel)[0])
+        return self.computed[recording]
 
     def embeddings(self, recordings: Sequence[Recording]) -> Tensor:
         """B recordings -> their embeddings (B, S); DataError where one cannot be read."""
@@ -75,8 +75,8 @@ class HeardRecordings:
         """B recordings -> their mean spectra (B, M); DataError where one cannot be read."""
         return torch.stack([self.known(recording).envelope for recording in recordings])
 
-    def known(self, recording: Recording) -> Heard:
-        """What is heard in a recording of which a part was read before."""
+    def known(self, recording: Recording) -> SpeakerTarget:
+        """The target of a recording of which a part was read before."""
         try:
             return self.of(recording)
         except AudioError as error:

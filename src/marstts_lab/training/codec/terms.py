@@ -246,7 +246,7 @@ class EnvelopeTerm(Term):
         return None if config.envelope is None else cls(config.envelope, networks)
 
     def losses(self, made: CodecStep) -> Iterator[Loss]:
-        wanted = self.speaker.heard.envelopes(made.takes.batch.recordings)
+        wanted = self.speaker.targets.envelopes(made.takes.batch.recordings)
         loss = envelope_loss(self.speaker.loss.log_mel(made.takes.samples), wanted)
         yield Loss("envelope", self.weight, loss)
 

@@ -16,30 +16,30 @@ from marstts.codec.mini_model import MiniCodecModel
 from marstts.errors import ConfigError
 from marstts_lab.training.codec.config import CodecTrainingConfig, TimbreSpeakerConfig
 from marstts_lab.training.codec.frozen import FrozenNetworks
-from marstts_lab.training.codec.recordings import HeardRecordings, Recording
+from marstts_lab.training.codec.recordings import Recording, SpeakerTargets
 
 
 class TimbreSpeaker:
     """The speaker embeddings that timbre embeddings depend on."""
 
-    def __init__(self, config: TimbreSpeakerConfig, size: int, heard: HeardRecordings) -> None:
+    def __init__(self, config: TimbreSpeakerConfig, size: int, targets: SpeakerTargets) -> None:
         """ConfigError where the encoder has embeddings of another `size`."""
-        found = heard.encoder.encoder.config.size
+        found = targets.encoder.encoder.config.size
         if found != size:
             raise ConfigError(
                 f"{config.encoder}: this encoder has embeddings of length {found}; set "
                 f"model.timbre_speaker_size to that, not to {size}"
             )
-        self.whole_ratio, self.heard = config.whole_ratio, heard
+        self.whole_ratio, self.targets = config.whole_ratio, targets
 
     @torch.no_grad()
     def embeddings(self, reference: Tensor, recordings: Sequence[Recording]) -> Tensor:
         """Embeddings (B, S) of segments (B, N), or of their whole recordings."""
-        segments = self.heard.encoder.embed(reference)
+        segments = self.targets.encoder.embed(reference)
         is_whole = torch.rand(len(reference), 1, device=reference.device) < self.whole_ratio
         if not is_whole.any():
             return segments
-        return torch.where(is_whole, self.heard.embeddings(recordings), segments)
+        return torch.where(is_whole, self.targets.embeddings(recordings), segments)
 
 
 class Timbre:
@@ -48,7 +48,7 @@ class Timbre:
     def __init__(self, config: CodecTrainingConfig, model: MiniCodecModel, networks: FrozenNetworks) -> None:
         self.config, self.model = config, model
         speaker, size = config.timbre_speaker, config.model.timbre_speaker_size
-        self.speaker = None if speaker is None else TimbreSpeaker(speaker, size, networks.heard(speaker.encoder))
+        self.speaker = None if speaker is None else TimbreSpeaker(speaker, size, networks.targets(speaker.encoder))
 
     @staticmethod
     def complaints(config: CodecTrainingConfig) -> Iterator[str]:

@@ -5,7 +5,7 @@
 
 Upstream: `recipes/mini/campplus.py`, which writes the published weights as an encoder's folder.  Downstream: `export`.
 CAM++ (arXiv:2303.00332): densely connected time-delay layers, each masked by the mean of all positions and of its own
-segment.  Deviation: mel bands of this package instead of Kaldi's, which distinguishes people as well (dev/LOG.md).
+segment.  Deviation: mel bands of this package instead of Kaldi's, which distinguish people as well.
 Shapes: B batch · M mel bands · T frames or positions · C channels · E embedding size.
 """
 
