@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 dependencies = [
     "numpy", "onnxruntime", "soundfile", "soxr", "safetensors", "tokenizers", "pydantic", "typer", "rich", "num2words",
-    "filelock", "google.protobuf", "defusedxml", "torch", "snac", "transformers", "huggingface_hub", "onnx", "onnxscript",
+    "filelock", "google.protobuf", "defusedxml", "torch", "snac", "transformers", "huggingface_hub", "onnx",
+    "onnxscript",
 ]  # fmt: skip
 
 
