@@ -12,8 +12,8 @@ import pytest
 
 from marstts.errors import DataError, MarsError, TextError
 from marstts.text.books.book import read_book
-from marstts.text.books.xhtml import Tag, read_xhtml
 from marstts.text.ssml import is_ssml, read_ssml
+from marstts.text.xhtml import Tag, read_xhtml
 from small_epub import PARTS, write_small_epub
 
 SLOWEST_SECONDS = 4.0

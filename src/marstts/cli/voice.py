@@ -56,8 +56,8 @@ def create(
 ) -> None:
     """Clone the voice of one or more recordings and keep it, so that --voice NAME speaks in it everywhere."""
     check_utf8(name=name, transcript=transcript, consent=consent)
-    check_new(name, output)
     check_not_read([output], *references)
+    check_new(name, output)
     with printed_warnings():
         synthesizer = load(model)
         voice = synthesizer.clone([*references], transcript, name=name, consent=consent, keep_reference=keep_reference)
@@ -80,9 +80,9 @@ def mix(
 ) -> None:
     """Mix voices into a new one, which is between them."""
     check_utf8(name=name)
-    check_new(name, output)
     shares = [read_share(part) for part in parts]
     check_not_read([output], *(voice for voice, _ in shares))
+    check_new(name, output)
     with printed_warnings():
         synthesizer = load(model)
         voice = mix_voices([(synthesizer.open_voice(each), weight) for each, weight in shares], name)

@@ -12,12 +12,12 @@ import re
 from collections.abc import Iterable, Iterator
 from functools import cache
 
-from marstts.text.books.mathml import MathReader
-from marstts.text.books.xhtml import Tag as MathTag
-from marstts.text.books.xhtml import read_xhtml
+from marstts.text.mathml import MathReader
 from marstts.text.rules.tables import word_set, words
 from marstts.text.segments import BREAK_SECONDS
 from marstts.text.stage_directions import SOUNDS
+from marstts.text.xhtml import Tag as MathTag
+from marstts.text.xhtml import read_xhtml
 
 MAX_TAG_CHARACTERS = 500
 MAX_WAIT_CHARACTERS = 2000

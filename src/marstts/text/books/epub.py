@@ -24,10 +24,10 @@ from marstts.errors import DataError
 from marstts.io.archives import CORRUPT, open_zip, read_part
 from marstts.io.reading import printable_name, printable_text
 from marstts.text.books.encodings import decode_document, without_declaration
-from marstts.text.books.mathml import MathReader
-from marstts.text.books.xhtml import Tag, read_xhtml
 from marstts.text.bounded_xml import Malformed, parse_xml
+from marstts.text.mathml import MathReader
 from marstts.text.tags import lowered, raised, without_tags
+from marstts.text.xhtml import Tag, read_xhtml
 
 MAX_FILE_BYTES = 1024 * 2**20
 MAX_PART_BYTES = 12 * 2**20

@@ -1,6 +1,6 @@
 """Tags and text of an XHTML document, in time that is linear in its length, whatever it holds.
 
-Upstream: the text of a document that others wrote.  Downstream: `epub`.
+Upstream: the text of a document that others wrote.  Downstream: `epub` and `tags`.
 Python's `html.parser` takes quadratic time for unclosed tags and comments (minutes for a megabyte). Here, what is never
 closed ends the document, and a `<` that begins no tag is text.
 """

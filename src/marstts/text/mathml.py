@@ -1,6 +1,6 @@
 """Formulas of books: MathML in, words out.
 
-Upstream: `epub`, tag by tag.  Downstream: the text of a chapter, which is normalized like any other.
+Upstream: `epub` and `tags`, tag by tag.  Downstream: the text of a chapter, which is normalized like any other.
 Presentation markup of MathML Core (https://www.w3.org/TR/mathml-core), as publishers write it: what each element looks
 like decides what is said. An element that is not known is read as the row of what it holds.
 """
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from unicodedata import normalize
 
-from marstts.text.books.xhtml import Tag
+from marstts.text.xhtml import Tag
 
 MAX_DEPTH, MAX_PARTS = 40, 5_000
 """Elements within each other, and elements and pieces of text in a formula; of a larger one, its `alttext` is read."""
