@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from api_server import LiveServer, free_port, live_server, speech, wait_until
@@ -15,6 +17,9 @@ from marstts.server.settings import ServeSettings
 
 MAX_SECONDS = 0.5
 """Bound of this test on a busy machine; `tools/serve_bars.py` measures the time."""
+
+
+TEXT = "The cat sat on the mat and slept all day long. The dog ran. "
 
 
 @pytest.fixture
@@ -48,11 +53,26 @@ def test_over_http(busy: LiveServer, fields):
 def test_over_a_websocket(busy: LiveServer, is_done):
     connect = pytest.importorskip("websockets.sync.client").connect
     with connect(busy.address.replace("http", "ws") + "/v1/audio/speech/stream") as session:
-        session.send(
-            json.dumps({"type": "input.text", "text": "The cat sat on the mat and slept all day long. The dog ran. "})
-        )
+        session.send(json.dumps({"type": "input.text", "text": TEXT}))
         if is_done:
             session.send(json.dumps({"type": "input.done"}))
+        wait_until(lambda: busy.service.admission.num_waiting == 1)
+    assert_it_is_forgotten(busy)
+
+
+@pytest.mark.slow
+def test_while_the_thread_of_a_session_is_not_scheduled(busy: LiveServer, monkeypatch: pytest.MonkeyPatch):
+    connect = pytest.importorskip("websockets.sync.client").connect
+    schedule = asyncio.run_coroutine_threadsafe
+
+    def schedule_and_sleep(*args: Any) -> Any:
+        found = schedule(*args)
+        time.sleep(2 * MAX_SECONDS)
+        return found
+
+    monkeypatch.setattr(asyncio, "run_coroutine_threadsafe", schedule_and_sleep)
+    with connect(busy.address.replace("http", "ws") + "/v1/audio/speech/stream") as session:
+        session.send(json.dumps({"type": "input.text", "text": TEXT}))
         wait_until(lambda: busy.service.admission.num_waiting == 1)
     assert_it_is_forgotten(busy)
 

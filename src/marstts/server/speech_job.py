@@ -14,7 +14,7 @@ import asyncio
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator
-from concurrent.futures import CancelledError, Executor, Future
+from concurrent.futures import CancelledError, Executor
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from queue import SimpleQueue
@@ -297,7 +297,8 @@ class SpeechJob:
         self._loop = asyncio.get_running_loop()
         self._pieces: asyncio.Queue[FilePiece | Exception | None] = asyncio.Queue()
         self._slots = threading.Semaphore(MAX_PIECES)
-        self._entering: Future[None] | None = None
+        self._entering: asyncio.Task[None] | None = None
+        """The wait for the last place."""
 
     def start(self, pool: Executor, on_end: Callable[[], None]) -> None:
         """Begin on a thread of `pool`; `on_end` is called in the event loop when the thread is free again."""
@@ -333,12 +334,18 @@ class SpeechJob:
     def _wait_for_place(self, segment: SpokenSegment) -> None:
         """Wait for a place for the next sentence, on the job's thread."""
         seconds = seconds_of(self._synthesizer, segment, self._spec.how)
-        self._entering = asyncio.run_coroutine_threadsafe(self._enter(seconds), self._loop)
         try:
-            self._entering.result()
+            asyncio.run_coroutine_threadsafe(self._enter_unless_ended(seconds), self._loop).result()
         except CancelledError as error:
             raise JobEnded from error
         self._listener.resume()
+
+    async def _enter_unless_ended(self, seconds: float) -> None:
+        """Wait for a place in the event loop, where `end` is called, too, so that neither misses the other."""
+        if self._scheduler.has_ended:
+            raise JobEnded
+        self._entering = asyncio.current_task()
+        await self._enter(seconds)
 
     def _run(self) -> None:
         is_session = self._spec.arriving is not None
