@@ -6,10 +6,12 @@ Usage: python recipes/mini/pairs_of_sounds.py MODEL MANIFEST OUTPUT --kind names
 MODEL: a bundle that reads phones.  MANIFEST: `utterances.jsonl` of people who lend their voices.  OUTPUT: a file of
 pairs for `marstts preference train`.
 *names*: four takes of a text; Whisper's transcript is read into phones as the text is, so that Jon is John; the least
-wrong take is chosen, the most wrong one rejected; of takes as wrong as each other DistillMOS decides.  *questions*: the
+wrong take is chosen, all with two wrong phones more are rejected; of takes as wrong as each other DistillMOS and the
+likeness to the recording decide, by the codec's speaker encoder (CAM++), which judges no evaluation.  *questions*: the
 ends of a take are sampled again from 0.8 s before its end; a take whose F0 rises by two trackers is chosen where a
-question asks for a rise, the ones of the best DistillMOS first; one that falls where it does not. Both sides of such a
-pair have the same beginning, which is their prefix where the text can be divided, so that the ends alone are compared.
+question asks for a rise, the best by DistillMOS and likeness first; one that falls where it does not. Both sides of
+such a pair have the same beginning, which is their prefix where the text can be divided, so that the ends alone are
+compared.
 Needs swift-f0, pyworld and distillmos; about 20 minutes of a core for 400 texts. Names of `text/test_names.txt` are
 kept for tests.
 """
@@ -34,10 +36,12 @@ from raised_ends import final_rise
 from swift_f0 import SwiftF0
 
 import marstts
+from marstts import audio
 from marstts.audio import Waveform, audible_span
-from marstts.codec.base import Codes
+from marstts.codec.base import SPEAKER_FOLDER, Codes
 from marstts.generation.loop import generate
 from marstts.generation.request import Limits, StopReason
+from marstts.speaker.mini import MiniSpeakerEncoder
 from marstts.synthesis.model_session import ModelSession
 from marstts.synthesis.speech import EDGE_BELOW_PEAK_DB, MAX_TAIL_SECONDS
 from marstts.text.intonation import contour_of
@@ -53,14 +57,15 @@ from marstts_lab.metrics.quality import DistillMos
 HERE = Path(__file__).parent
 SPEAKERS = 60
 TEXTS_IN_BATCH = 8
-MAX_CHARACTERS = 60
+MAX_CHARACTERS = 80
 
 TAKES, TAKES_TOP_P = 4, 0.6
 MAX_CHOSEN, MIN_MARGIN = 0.12, 2
 """Phone error rate of a chosen take at most; and how many more errors a rejected one has at least."""
 
-MIN_QUALITY_MARGIN = 0.5
-"""Points of DistillMOS by which two takes of the same words differ at least."""
+LIKENESS_WEIGHT, MIN_QUALITY_MARGIN = 5.0, 0.6
+"""Points of DistillMOS that a cosine of 1 counts, so that both vary alike among takes of a text; and the points by
+which two takes of the same words differ at least."""
 
 ENDS, ENDS_TOP_P, END_SECONDS = 12, 0.8, 0.8
 RISE, FALL = 2.0, -0.5
@@ -103,11 +108,11 @@ class Take:
     """Phone error rate, or semitones at the end."""
 
     quality: float = 0.0
-    """DistillMOS, 1 to 5."""
+    """DistillMOS, 1 to 5, and the weighted likeness to the recording of the voice."""
 
 
 def name_texts(rng: random.Random, folder: Path) -> Iterator[str]:
-    """Sentences of names of the census, words alone, and a quarter of everyday sentences."""
+    """Sentences of names of the census, words alone, and two fifths of everyday sentences."""
     kept = set((HERE / "text" / "test_names.txt").read_text().lower().split())
 
     def names(*files: str) -> list[str]:
@@ -121,7 +126,7 @@ def name_texts(rng: random.Random, folder: Path) -> Iterator[str]:
     while True:
         kind, word = rng.random(), rng.choice(words).capitalize()
         named = rng.choice(NAMES.split("|")).format(F=rng.choice(first), L=rng.choice(last))
-        yield f"{word}." if kind < 0.35 else named if kind < 0.75 else rng.choice(sentences)
+        yield f"{word}." if kind < 0.3 else named if kind < 0.6 else rng.choice(sentences)
 
 
 def question_texts(rng: random.Random) -> Iterator[str]:
@@ -140,15 +145,15 @@ def question_texts(rng: random.Random) -> Iterator[str]:
         ])  # fmt: skip
 
 
-def open_voices(tts: Any, manifest: Path, rng: random.Random) -> list[tuple[str, Voice]]:
-    """Clones of recordings of people who train, one each."""
+def choose_recordings(manifest: Path, rng: random.Random) -> dict[str, str]:
+    """Recordings of people who train, one each, by speaker."""
     rows = read_chosen(manifest, lambda one: one.split == "train" and 3.5 < one.seconds < 9)
     refuse_test_people(((one.speaker, (one.id, one.audio)) for one in rows), str(manifest))
     people: dict[str, list[Utterance]] = {}
     for row in rows:
         people.setdefault(row.speaker, []).append(row)
     chosen = [rng.choice(people[who]) for who in rng.sample(sorted(people), min(SPEAKERS, len(people)))]
-    return [(one.speaker, tts.clone(str(manifest.parent / one.audio))) for one in chosen]
+    return {one.speaker: str(manifest.parent / one.audio) for one in chosen}
 
 
 def sample(
@@ -234,14 +239,25 @@ class EndJudge:
         return None if second is None else min(first, second)
 
 
-def rated(takes: Sequence[Take], judge: DistillMos, rate: int) -> list[Take]:
-    """Takes with their quality, the best first."""
-    found = [replace(one, quality=judge.rate(Waveform(one.samples, rate))["distillmos"]) for one in takes]
-    return sorted(found, key=lambda one: -one.quality)
+class QualityJudge:
+    """DistillMOS of takes, and their likeness to the recordings of their voices by the codec's speaker encoder."""
+
+    def __init__(self, bundle: Path, recordings: dict[str, str]) -> None:
+        self.mos, self.encoder = DistillMos(), MiniSpeakerEncoder(bundle / "codec" / SPEAKER_FOLDER)
+        self.speakers = {who: self.encoder.embed(audio.read(file)) for who, file in recordings.items()}
+
+    def sorted(self, takes: Sequence[Take], rate: int) -> list[Take]:
+        """Takes with their quality, the best first."""
+        rated = [replace(one, quality=self._quality(one, Waveform(one.samples, rate))) for one in takes]
+        return sorted(rated, key=lambda one: -one.quality)
+
+    def _quality(self, take: Take, waveform: Waveform) -> float:
+        likeness = float(self.encoder.embed(waveform) @ self.speakers[take.speaker])
+        return self.mos.rate(waveform)["distillmos"] + LIKENESS_WEIGHT * likeness
 
 
 def name_pairs(
-    session: ModelSession, batch: Sequence[tuple[str, str, Voice]], judge: NameJudge, listener: DistillMos, seed: int
+    session: ModelSession, batch: Sequence[tuple[str, str, Voice]], judge: NameJudge, listener: QualityJudge, seed: int
 ) -> Iterator[tuple[Take, Take]]:
     """(chosen, rejected) of the texts where takes differ in words or, with the same words, in quality."""
     rows = [row for row in batch for _ in range(TAKES)]
@@ -254,14 +270,14 @@ def name_pairs(
             if one is not None
         ]
         scored = [replace(one, value=judge.error_rate(one, rate)) for one in takes]
-        least, most = (pick((one.value for one in scored), default=1.0) for pick in (min, max))
+        least = min((one.value for one in scored), default=1.0)
         if least > MAX_CHOSEN:
             continue
-        best = rated([one for one in scored if one.value == least], listener, rate)
-        if (most - least) * len(phones(scored[0].text).split()) >= MIN_MARGIN - 1e-6:
-            yield best[0], next(one for one in scored if one.value == most)
-        elif best[0].quality - best[-1].quality >= MIN_QUALITY_MARGIN:
-            yield best[0], best[-1]
+        num_phones = len(phones(scored[0].text).split())
+        best = listener.sorted([one for one in scored if one.value == least], rate)
+        wrong = [one for one in scored if (one.value - least) * num_phones >= MIN_MARGIN - 1e-6]
+        worse = [one for one in best[-1:] if best[0].quality - one.quality >= MIN_QUALITY_MARGIN]
+        yield from ((best[0], one) for one in wrong + worse)
 
 
 def question_pairs(
@@ -269,7 +285,7 @@ def question_pairs(
     batch: Sequence[tuple[str, str, Voice]],
     judge: EndJudge,
     words: NameJudge,
-    listener: DistillMos,
+    listener: QualityJudge,
     seed: int,
 ) -> Iterator[tuple[Take, Take]]:
     """(chosen, rejected) of the texts some of whose ends rise and some fall."""
@@ -296,7 +312,7 @@ def question_pairs(
         up, down = [one for one in takes if one.value >= RISE], [one for one in takes if one.value <= FALL]
         if not up or not down:
             continue
-        chosen_first = rated(up if asks else down, listener, rate)
+        chosen_first = listener.sorted(up if asks else down, rate)
         for chosen, rejected in zip(chosen_first, down, strict=False) if asks else [(chosen_first[0], up[-1])]:
             if words.error_rate(chosen, rate) <= MAX_CHOSEN:
                 yield chosen, rejected
@@ -346,9 +362,10 @@ def main() -> None:
     rng = random.Random(found.seed)
     tts = marstts.load(found.model)
     session = tts.session
-    voices = open_voices(tts, found.manifest, rng)
+    recordings = choose_recordings(found.manifest, rng)
+    voices = [(who, tts.clone(file)) for who, file in recordings.items()]
     texts = name_texts(rng, found.names) if found.kind == "names" else question_texts(rng)
-    words, ends, listener = NameJudge(found.recognizer), EndJudge(), DistillMos()
+    words, ends, listener = NameJudge(found.recognizer), EndJudge(), QualityJudge(Path(found.model), recordings)
     pairs: list[Pair] = []
     for start in range(0, found.texts, TEXTS_IN_BATCH):
         batch = [(normalize(next(texts)).strip(), *rng.choice(voices)) for _ in range(TEXTS_IN_BATCH)]

@@ -273,6 +273,18 @@ def test_embeddings_of_letters_stay_where_those_of_phones_have_a_rate_of_their_o
     assert torch.equal(before[:letters], after[:letters])
 
 
+def test_embeddings_of_phones_alone_are_trained_and_texts_without_them_are_spoken_as_before():
+    learner = task(config(train_phone_embeddings_alone=True, phone_embedding_lr_scale=25.0))
+    before = {name: value.clone() for name, value in learner.model.state_dict().items()}
+    for step in range(2):
+        learner.train_step(step)
+    for weights in (learner.model.state_dict(), learner.ema.state_dict()):
+        changed = {name for name, value in weights.items() if not torch.equal(value, before[name])}
+        assert changed == {"encoder.text_embedding.weight"}
+        rows = (weights["encoder.text_embedding.weight"] != before["encoder.text_embedding.weight"]).any(1)
+        assert rows.any() and not rows[: -len(PHONE_TOKENS)].any()
+
+
 def test_batches_go_through_all_pairs_epoch_by_epoch():
     seen = [index for batch in range(7) for index in pairs_of_batch(5, 3, seed=1, batch=batch)]
     assert [sorted(seen[start : start + 5]) for start in (0, 5, 10, 15)] == [list(range(5))] * 4

@@ -98,6 +98,10 @@ class OrpoConfig(Config):
     """Learning rate of the embeddings of phones and marks of intonation, times that of the other weights; with
     anything but 1, the embeddings of letters stay as they are."""
 
+    train_phone_embeddings_alone: bool = False
+    """Train these embeddings alone, so that texts without phones and marks are spoken as before (prompt tuning,
+    arXiv:2104.08691)."""
+
     pairs_per_batch: int = Field(8, gt=0, le=2**14)
     """Pairs that a process computes at a time."""
 
@@ -289,8 +293,9 @@ class OrpoTask:
         self.initial = make_ema(self.model) if config.dpo_beta else self.model
         self.modules: dict[str, nn.Module] = {MODEL: self.model, EMA: self.ema}
         self.optimizer = make_optimizer(self.model, config.optimizer)
-        if config.phone_embedding_lr_scale != 1:
-            train_phones_faster(self.model, self.optimizer, config.phone_embedding_lr_scale)
+        alone, scale = config.train_phone_embeddings_alone, config.phone_embedding_lr_scale
+        if alone or scale != 1:
+            train_phones_faster(self.model, self.optimizer, scale, alone=alone)
         self.optimizers: dict[str, torch.optim.Optimizer] = {"model": self.optimizer}
         self.forward = wrap_ddp(self.model, all_used=base.config.conditioning is Conditioning.TWO_SLOTS)
         self.collate = PairCollator(pairs, base.config, prompt_of)

@@ -46,13 +46,19 @@ def with_phone_embeddings(model: Mars6, tokenizer: BPE) -> Mars6:
     return extended
 
 
-def train_phones_faster(model: Mars6, optimizer: torch.optim.Optimizer, lr_scale: float) -> None:
-    """Put the text embeddings into a parameter group with a learning rate of its own; letters do not change."""
+def train_phones_faster(model: Mars6, optimizer: torch.optim.Optimizer, lr_scale: float, *, alone: bool) -> None:
+    """Put the text embeddings into a parameter group with a learning rate of its own; letters do not change.
+
+    alone: nor does anything else.
+    """
     weight = model.encoder.text_embedding.weight
+    if alone:
+        model.requires_grad_(False)
+        weight.requires_grad_(True)
     letters = len(weight) - len(PHONE_TOKENS)
     weight.register_hook(lambda gradient: torch.cat([torch.zeros_like(gradient[:letters]), gradient[letters:]]))
     for group in optimizer.param_groups:
-        group["params"] = [parameter for parameter in group["params"] if parameter is not weight]
+        group["params"] = [each for each in group["params"] if each is not weight and not alone]
     optimizer.add_param_group({"params": [weight], "weight_decay": 0.0, "lr_scale": lr_scale})
 
 

@@ -82,7 +82,7 @@ class PretrainTask:
         self.special_tokens = [tokenizer.encode(token)[0] for token in SPECIAL_TOKENS]
         self.optimizer = make_optimizer(self.model, config.optimizer)
         if config.phone_embedding_lr_scale != 1:
-            train_phones_faster(self.model, self.optimizer, config.phone_embedding_lr_scale)
+            train_phones_faster(self.model, self.optimizer, config.phone_embedding_lr_scale, alone=False)
         self.optimizers: dict[str, torch.optim.Optimizer] = {"model": self.optimizer}
         if config.compile:
             compile_layers(self.model)
