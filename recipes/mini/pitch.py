@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import random
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 
 import numpy as np
@@ -26,8 +27,10 @@ from torch import Tensor
 from marstts.codec.mini import CONFIG_FILE, MiniCodecFolder
 from marstts.codec.mini_model import MiniCodecModel
 from marstts.io.config import read_config
+from marstts.io.part_provenance import PartProvenance, command_line, commit, write_part
 from marstts_lab.data.pairs import read_pairs
 from marstts_lab.training.codec.export import copy_notices, export_codec, load_codec
+from marstts_lab.training.mars6.orpo import files_hash
 from marstts_lab.training.speaker.export import load_frozen
 
 SOFT_BELOW_PEAK_DB = 26.0
@@ -136,6 +139,15 @@ def main() -> None:
         load_frozen(options.speaker),
     )
     copy_notices(options.speaker, options.folder)
+    record = PartProvenance(
+        command=command_line(),
+        commit=commit(),
+        data={"pairs": files_hash(*options.pairs)},
+        parent=str(options.codec),
+        date=date.today().isoformat(),
+        note="The pitch predictor was trained by itself; all other weights are those of the parent",
+    )
+    write_part(record, options.folder)
 
 
 if __name__ == "__main__":
