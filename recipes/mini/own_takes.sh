@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# MARS6 of mini learns from its own takes, and its codec to hold the pitch of soft sound; begins with the packaged weights.
-# Preference training of names, words and sentences, then of ends of questions, then the mean of both. About 4 hours of two cores.
+# MARS6 of mini learns from its own takes: preference training of names, words and questions, beginning with the packaged weights.
+# About an hour of two cores.
 # Usage: recipes/mini/own_takes.sh WORK_FOLDER NAMES [RECOGNIZER]     (WORK_FOLDER: that of phones.sh, with its corpora; NAMES: the
 # folder of the package `names`; RECOGNIZER: a name or folder of faster-whisper, another one than the judges')
 #
@@ -16,35 +16,19 @@ export OMP_NUM_THREADS=1
 mkdir -p "$takes"
 marstts doctor --extra train --folder "$work" --free-gb 1
 
-make_pairs() {  # MODEL KIND TEXTS SEED OPTIONS
-    [ -e "$takes/$2-$4.jsonl" ] || python "$here/pairs_of_sounds.py" "$1" "$work/people/utterances.jsonl" \
-        "$takes/$2-$4.jsonl" --kind "$2" --texts "$3" --seed "$4" --recognizer "$recognizer" "${@:5}"
-}
-
-echo "1. Names, words and sentences."
-for seed in 861 862 863 864 865 866 867 868 882 883 884 885 886 887 888; do
-    make_pairs "$parent" names 96 $seed --names "$names"
+echo "1. Pairs of own takes."
+for seed in 501 502 503 504; do
+    [ -e "$takes/names-$seed.jsonl" ] || python "$here/pairs_of_sounds.py" "$parent" "$work/people/utterances.jsonl" \
+        "$takes/names-$seed.jsonl" --kind names --texts 96 --seed $seed --names "$names" --recognizer "$recognizer"
 done
-python "$here/questions.py" "$parent" "$takes/run_names" --config "$here/own_takes.toml" --pairs "$takes"/names-*.jsonl
-[ -e "$takes/names" ] ||
-    marstts export "$takes/run_names" --template "$parent" --phones contours --name mini --output "$takes/names"
-
-echo "2. Ends of questions, with a third of the other pairs."
-for seed in 871 872 873 874 875; do
-    make_pairs "$takes/names" questions 64 $seed
+for seed in 701 702 711 712; do
+    [ -e "$takes/questions-$seed.jsonl" ] || python "$here/pairs_of_sounds.py" "$parent" "$work/people/utterances.jsonl" \
+        "$takes/questions-$seed.jsonl" --kind questions --texts 64 --seed $seed --recognizer "$recognizer"
 done
-ends=()
-for file in "$takes"/questions-*.jsonl; do
-    ends+=("$file:2")
-done
-python "$here/questions.py" "$takes/names" "$takes/run_questions" --config "$here/own_takes_questions.toml" \
-    --pairs "${ends[@]}" "$takes"/names-86[4-8].jsonl
 
-echo "3. The mean of both, which keeps words better than the second alone."
-[ -e "$takes/run" ] || python "$here/mean_of_runs.py" "$takes/run_questions" "$takes/run_names" "$takes/run"
+echo "2. MARS6."
+python "$here/questions.py" "$parent" "$takes/run" --config "$here/own_takes.toml" \
+    --pairs "$takes"/names-50[1-4].jsonl "$takes"/questions-7{01,02,11,12}.jsonl:2
 
-echo "4. The codec's pitch."
-[ -e "$takes/codec" ] || python "$here/pitch.py" "$parent/codec" "$parent/codec/speaker" "$takes/codec" --pairs "$takes"/names-86*.jsonl
-
-echo "5. The bundle."
-marstts export "$takes/run" --template "$parent" --codec "$takes/codec" --phones contours --name mini --output "$takes/mini"
+echo "3. The bundle."
+marstts export "$takes/run" --template "$parent" --phones contours --name mini --output "$takes/mini"
