@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # mini's marks of intonation learn from ends of its own questions, and its codec to hold the pitch of soft sound; begins with the
 # packaged weights. All texts without marks keep their codes. About 2 hours of a core, most of it for the pairs.
+# The packaged predictor of pitch was trained on the pairs of own_takes.sh instead, before the marks.
 # Usage: recipes/mini/own_marks.sh WORK_FOLDER [RECOGNIZER]     (WORK_FOLDER: that of phones.sh, with its corpora; RECOGNIZER: a name
 # or folder of faster-whisper, another one than the judges')
 #

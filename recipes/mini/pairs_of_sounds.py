@@ -3,7 +3,7 @@
 Usage: python recipes/mini/pairs_of_sounds.py MODEL MANIFEST OUTPUT --kind names|questions [--texts 400] [--seed 0]
            [--names FOLDER] [--recognizer base.en]
 
-MODEL: a bundle that reads phones.  MANIFEST: `utterances.jsonl` of people who lend their voices.  OUTPUT: a file of
+MODEL: the folder of a bundle.  MANIFEST: `utterances.jsonl` of people who lend their voices.  OUTPUT: a file of
 pairs for `marstts preference train`.
 *names*: four takes of a text; Whisper's transcript is read into phones as the text is, so that Jon is John; the least
 wrong take is chosen, all with two wrong phones more are rejected; of takes as wrong as each other DistillMOS and the
@@ -359,6 +359,8 @@ def main() -> None:
     parser.add_argument("--names", type=Path, default=Path("names"))
     parser.add_argument("--recognizer", default="base.en")
     found = parser.parse_args()
+    if not Path(found.model).is_dir():
+        parser.error(f"MODEL: expected the folder of a bundle, not {found.model}")
     rng = random.Random(found.seed)
     tts = marstts.load(found.model)
     session = tts.session

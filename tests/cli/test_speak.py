@@ -7,6 +7,7 @@ import json
 import re
 import shutil
 import sys
+import zipfile
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -267,6 +268,13 @@ def test_a_recording_can_be_given_as_the_voice(reference_file: Path):
 def test_the_suffix_chooses_the_format(reference_file: Path, suffix: str):
     assert speak("The cat sat.", "--reference", reference_file, "--output", f"out{suffix}").exit_code == 0
     assert soundfile.info(f"out{suffix}").duration == pytest.approx(1.7, abs=0.2)
+
+
+def test_an_epub_within_a_pipe_is_refused_with_the_remedy(reference_file: Path):
+    with zipfile.ZipFile("book.epub", "w") as archive:
+        archive.writestr("mimetype", "application/epub+zip")
+    result = RUN.invoke(app, ["speak", "-", "--reference", str(reference_file)], input=Path("book.epub").read_bytes())
+    assert_refused(result, "name its file: --file BOOK.epub")
 
 
 def test_texts_beyond_the_limit_are_refused(reference_file: Path, monkeypatch: pytest.MonkeyPatch):

@@ -152,6 +152,22 @@ def test_nested_entries_of_a_table_of_contents_take_linear_time(tmp_path: Path) 
     timed(lambda: read_book(path))
 
 
+@pytest.mark.parametrize("place", ["gone{}.xhtml", "d.xhtml"])
+def test_contents_and_items_of_the_same_documents_take_linear_time(place: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.epub"
+    points = "".join(
+        f'<navPoint><navLabel><text>A</text></navLabel><content src="{place.format(number)}"/></navPoint>'
+        for number in range(25_000)
+    )
+    items = "".join(f'<item id="d{n}" href="d.xhtml" media-type="application/xhtml+xml"/>' for n in range(25_000))
+    items += '<item id="n" href="n.ncx" media-type="application/x-dtbncx+xml"/></manifest>'
+    parts = {**PARTS, "n.ncx": f"<ncx>{points}</ncx>", "d.xhtml": "<p>It rained.</p>"}
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in parts.items():
+            archive.writestr(name, content.replace("</manifest>", items) if name == "b.opf" else content)
+    timed(lambda: read_book(path))
+
+
 DEFAULTS = '<!DOCTYPE p [<!ATTLIST item href CDATA "' + "x" * 100_000 + '">]>'
 MANY = "<a/>" * 400_000
 

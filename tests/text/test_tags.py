@@ -17,6 +17,7 @@ READINGS = [
     ('Now.<tool_call>\n{"name": "f"}\n</tool_call> Later.', ["Now.", "Later."]),
     ("Red<style>p { color: red }</style>wine<script>if (a < b) x()</script>.", ["Red wine."]),
     ("See <svg viewBox='0 0 1 1'><text>no</text></svg> here.", ["See here."]),
+    ("A <math alttext='x^2'></math> b.", ["A x squared b."]),
     ("So <math><mi>x</mi><mo>=</mo><mn>2</mn></math> holds.", ["So x equals two holds."]),
     ("So <m:math xmlns:m='a'><m:msqrt><m:mi>x</m:mi></m:msqrt></m:math> is.", ["So the square root of x is."]),
     ("e<sup>-x</sup>, Na<sup>+</sup>, Cl<sup>-</sup> ions", ["e to the minus x, Na plus, Cl minus ions"]),

@@ -60,6 +60,8 @@ def read_standard_input() -> str:
     content = sys.stdin.buffer.read(MAX_TEXT_BYTES + 1)
     if len(content) > MAX_TEXT_BYTES:
         raise TextError(f"standard input: the text has more than {MAX_TEXT_BYTES} bytes; split it")
+    if content.startswith(b"PK") and b"application/epub+zip" in content[:200]:
+        raise TextError("standard input: expected text, but this is an EPUB; name its file: --file BOOK.epub")
     return decoded(content, "standard input")
 
 

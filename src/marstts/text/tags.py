@@ -118,6 +118,7 @@ class TagReader:
         self._held = ""  # from a tag on whose end has not come
         self._silent = ""  # name of the element whose content is passed over
         self._content: list[str] = []  # of that element
+        self._attributes: dict[str, str] = {}  # of that element
         self._formula = ""  # words of the formula that was passed over
         self._unclosed: set[str] = set()  # names of elements that are known to have no end
         self._before = ""  # the last characters given
@@ -178,7 +179,8 @@ class TagReader:
         ending = _end_of(self._silent).search(text, place)
         if ending is not None:
             if self._silent.rpartition(":")[2] == "math":
-                self._formula = _read_formula("".join([*self._content, text[place : ending.end()]]))
+                content = "".join([*self._content, text[place : ending.end()]])
+                self._formula = _read_formula(content, self._attributes)
             self._silent, self._content = "", []
             return ending.end()
         kept = len(text) if is_last else max(place, len(text) - 64)
@@ -215,11 +217,11 @@ class TagReader:
             return self._shift(text, tag, opening, is_last)
         is_silent = name.rpartition(":")[2] in _SILENT
         if is_silent and name not in self._unclosed and not tag["end"] and not tag["empty"]:
-            return self._enter(name, tag.end())
+            return self._enter(name, tag.end(), _attributes(tag))
         return tag.end(), self._words(name, tag)
 
-    def _enter(self, name: str, place: int) -> tuple[int, str]:
-        self._silent, self._content = name, []
+    def _enter(self, name: str, place: int, attributes: dict[str, str] | None = None) -> tuple[int, str]:
+        self._silent, self._content, self._attributes = name, [], attributes or {}
         return place, ""
 
     def _is_tag(self, tag: re.Match[str], name: str, is_last: bool) -> bool | None:
@@ -263,9 +265,9 @@ class TagReader:
         return "" if name in _INLINE else " "
 
 
-def _read_formula(content: str) -> str:
-    """The words of a formula in MathML, from behind its `<math>` to its end."""
-    reader = MathReader(MathTag("math", starts=True, ends=False))
+def _read_formula(content: str, attributes: dict[str, str]) -> str:
+    """The words of a formula in MathML, from behind its `<math>`, which has `attributes`, to its end."""
+    reader = MathReader(MathTag("math", starts=True, ends=False, attributes=attributes))
     for found in read_xhtml(content):
         if reader.feed(found):
             break

@@ -310,7 +310,9 @@ class _Package:
     ) -> dict[str, bool]:
         """The spine with the documents that it lacks: where the contents name them, else outside of the order."""
         documents = (_join(folder, each.get("href", "")) for each in items if each.get("media-type") in _DOCUMENT_TYPES)
-        others = [name for name in documents if name in self.names and name not in spine and name not in navigation]
+        others = dict.fromkeys(
+            name for name in documents if name in self.names and name not in spine and name not in navigation
+        )
         before: dict[str, list[str]] = {}
         at_end: list[str] = []
         ahead = at_end
@@ -318,9 +320,10 @@ class _Package:
             if name in spine:
                 ahead = before.setdefault(name, [])
             elif name in others:
-                ahead.insert(0, name)
-        named = [each for name in spine for each in (*before.get(name, []), name)] + at_end
-        rest = [name for name in others if name not in contents]
+                ahead.append(name)
+        named = [each for name in spine for each in (*reversed(before.get(name, [])), name)] + at_end[::-1]
+        in_contents = frozenset(contents)
+        rest = [name for name in others if name not in in_contents]
         return {name: spine.get(name, False) for name in (*named, *rest)}
 
     def cover(self, package: Element, items: dict[str, Element], folder: str) -> bytes:

@@ -44,7 +44,7 @@ class FrozenNetworks:
         return SpeakerConsistency(self.config, self.device)
 
     def targets(self, encoder: str) -> SpeakerTargets:
-        """Recordings as the speaker encoder of a folder hears them; that of speaker consistency is shared."""
+        """Targets of recordings by the speaker encoder of a folder; that of speaker consistency is shared."""
         consistency = self.config.speaker_consistency
         if consistency is not None and consistency.encoder == encoder:
             return self.speaker.targets
