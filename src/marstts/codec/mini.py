@@ -42,9 +42,10 @@ KERNEL = 7
 PITCH_AHEAD = 1
 """Future positions of a kernel in the prediction of pitch: the past suffices mostly, and lookahead delays a stream."""
 
-MIN_PITCH_PATCHES = 32
-"""Patches from which pitch is predicted at least. Matrices of few rows are multiplied in another order, so the pitch of
-small windows would be rounded otherwise, and the phase of the pulses sums up the difference over a sentence."""
+MIN_PITCH_PATCHES = 20
+"""Patches from which pitch is predicted at least. ONNX Runtime multiplies matrices of up to 64 columns, here latents, in
+another order, so the pitch of small windows would be rounded otherwise, and the phase of the pulses sums up the
+difference over a sentence. More patches than needed delay the first chunk of a stream."""
 
 CONTEXT_PATCHES = 8
 """Patches around a training segment that an encoder with a recognizer reads, and nothing decodes."""
@@ -202,6 +203,8 @@ class MiniCodec:
             hop_lengths=self.config.hop_lengths,
         )
         self.timbre_encoder = described.timbre_encoder
+        self.lookahead_patches = max(self.config.decoder_lookahead, self.config.pitch_reach[1])
+        """Later patches that the filters or the pitch of a patch depend on."""
         config, bins = self.config, self.config.fft_size // 2 + 1
         codes = (1, None, sum(self.spec.patch_layout))
         mels, hidden = (1, None, 2 * config.strides[0], config.num_mels), (1, None, config.decoder_width)
@@ -269,11 +272,6 @@ class MiniCodec:
         conditioned = copy.copy(self)
         conditioned._timbre = np.asarray(embedding, dtype=np.float32)
         return conditioned
-
-    @property
-    def lookahead_patches(self) -> int:
-        """Later patches that the filters or the pitch of a patch depend on."""
-        return max(self.config.decoder_lookahead, self.config.pitch_reach[1])
 
     def encode(self, waveform: Waveform) -> Codes:
         """Codes of the waveform, padded with silence to whole patches; resampled if its rate differs."""

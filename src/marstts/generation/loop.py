@@ -235,8 +235,5 @@ def sample_codes(
 
 def recent_codes(histories: Sequence[Sequence[int]], window: int) -> NDArray[np.int64]:
     """The last `window` codes of each history -> (B, window), shorter ones padded in front."""
-    recent = np.full((len(histories), window), NO_ID, dtype=np.int64)
-    for row, history in zip(recent, histories, strict=True):
-        last = history[-window:]
-        row[window - len(last) :] = last
-    return recent
+    last = [tuple(history[-window:]) for history in histories]
+    return np.array([(NO_ID,) * (window - len(codes)) + codes for codes in last], np.int64)

@@ -140,7 +140,7 @@ class RequestState:
             return replace(self, attention=attended, stop=StopReason.EOS)
         recent = (*self.recent, *patch[: layout.codes_per_level[0]].tolist())[-self.request.sampling.ras_window :]
         patches = (*self.patches, patch)
-        return replace(self, recent=recent, patches=patches, attention=attended).at_limit()
+        return RequestState(self.request, recent, patches, attended).at_limit()  # `replace` takes much longer
 
     def at_limit(self) -> RequestState:
         """The same state, ended if it has all the patches it may have."""

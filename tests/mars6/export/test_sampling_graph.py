@@ -18,8 +18,8 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> InferenceSession:
     g = GraphBuilder({}, "none")
     sampler = sampler_inputs(g, IDS, 1)
     logits, is_coarsest = g.input("logits", "FLOAT", ["batch", IDS]), g.input("coarsest", "BOOL", [])
-    uniforms = g.op("Squeeze", "uniforms", [1])
-    g.output(sample(g, sampler, logits, uniforms, "recent", is_coarsest, IDS), "picks", "INT64")
+    position = g.constant(np.int64(0))
+    g.output(sample(g, sampler, logits, position, "recent", is_coarsest, IDS), "picks", "INT64")
     path = tmp_path_factory.mktemp("sampler") / "sampler.onnx"
     g.save(path)
     return InferenceSession(str(path))

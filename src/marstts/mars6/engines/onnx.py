@@ -50,7 +50,7 @@ class OnnxState:
 def graph_inputs(config: Mars6Config) -> dict[str, dict[str, Shape]]:
     """Shapes of the inputs of each graph by name; None is any size."""
     cache = (None, config.heads, None, config.width // config.heads)
-    caches = [f"{kind}.{layer}" for kind in KV_INPUTS for layer in range(config.global_layers)]
+    caches = kv_inputs(config)
     return {
         "encoder": {
             "text_ids": (None, None),
@@ -80,13 +80,18 @@ KV_INPUTS = ("seen_keys", "seen_values", "memory_keys", "memory_values")
 """Inputs of the global decoder, one of each for every layer."""
 
 
+def kv_inputs(config: Mars6Config) -> list[str]:
+    """Names of these inputs, kind by kind."""
+    return [f"{kind}.{layer}" for kind in KV_INPUTS for layer in range(config.global_layers)]
+
+
 class OnnxEngine:
     """An `Engine` over an exported MARS6."""
 
     def __init__(self, folder: Path, threads: int = 1) -> None:
         """Raises ConfigError or CheckpointError where the folder is incomplete or corrupt."""
         self.config = read_config(Mars6Config, folder / "config.json", CheckpointError)
-        self._folder, self._threads = folder, threads
+        self._folder, self._threads, self._kv_inputs = folder, threads, kv_inputs(self.config)
         self._encoder, self._global, self._patch = (
             open_session(folder / f"{name}.onnx", threads) for name in ("encoder", "global", "patch")
         )
@@ -181,7 +186,7 @@ class OnnxEngine:
             },
             [(None, len(inputs.uniforms), 1)],
         )
-        in_range = drawn.dtype == np.int64 and ((drawn >= 0) & (drawn <= self.config.eos)).all()
+        in_range = drawn.dtype == np.int64 and drawn.min(initial=0) >= 0 and drawn.max(initial=0) <= self.config.eos
         if len(drawn) > self.config.patch_size or not in_range:
             raise self._mismatch("patch")
         tokens = np.full((len(inputs.uniforms), self.config.patch_size), self.config.eos, np.int64)
@@ -233,12 +238,10 @@ class OnnxEngine:
             "seen_bias": cache.bias,
             "memory_bias": memory.bias,
         }
-        for kind, name in enumerate(("keys", "values")):
-            for layer in range(self.config.global_layers):
-                inputs[f"seen_{name}.{layer}"] = cache.cache[kind, layer]
-                inputs[f"memory_{name}.{layer}"] = memory.cache[kind, layer]
-        config = self.config
-        heads, rows = (config.heads, config.width // config.heads), patches.shape[:2]
+        config, rows = self.config, patches.shape[:2]
+        layers = (*cache.buffer.layers(rows[0]), *memory.buffer.layers(rows[0]))
+        inputs.update(zip(self._kv_inputs, layers, strict=True))
+        heads = config.heads, config.width // config.heads
         shapes = [
             (*rows, config.width),
             (2, config.global_layers, rows[0], heads[0], rows[1], heads[1]),
@@ -263,7 +266,8 @@ class OnnxEngine:
             raise self._mismatch(name) from error
         is_complete = len(shapes) - optional <= len(found) <= len(shapes)
         if not is_complete or not all(
-            value.dtype.kind in "fib" and fits(value.shape, shape) for value, shape in zip(found, shapes, strict=False)
+            value.dtype.kind in "fib" and (value.shape == shape or fits(value.shape, shape))
+            for value, shape in zip(found, shapes, strict=False)
         ):
             raise self._mismatch(name)
         return found

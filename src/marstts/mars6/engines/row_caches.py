@@ -34,6 +34,7 @@ class Buffer:
         capacity = round_up(rows, ROWS_STEP) if spare_rows and rows > 1 else rows
         self.cache = np.empty((kinds, layers, capacity, heads, positions, width), np.float32)
         self._newest: Callable[[], object] = lambda: None
+        self._layers: tuple[NDArray[np.float32], ...] = ()
         self.write_rows(0, caches)
 
     @property
@@ -44,6 +45,16 @@ class Buffer:
     @newest.setter
     def newest(self, value: object) -> None:
         self._newest = weakref.ref(value)  # the value holds the buffer: a cycle would keep both until a collection
+
+    def layers(self, rows: int) -> tuple[NDArray[np.float32], ...]:
+        """The first rows as the graphs take them, (rows, H, positions, d): keys of each layer, then their values.
+
+        Views, made once for as long as the number of rows stays the same: a step of one row shares them with the last.
+        """
+        if not self._layers or len(self._layers[0]) != rows:
+            kinds, layers = self.cache.shape[:2]
+            self._layers = tuple(self.cache[kind, layer, :rows] for kind in range(kinds) for layer in range(layers))
+        return self._layers
 
     def write_rows(self, first: int, caches: Sequence[NDArray[np.float32]]) -> None:
         """Write the rows of all caches from row `first`, each with zeros behind its positions."""
@@ -186,14 +197,17 @@ class DecoderKVCache:
     @property
     def bias(self) -> NDArray[np.float32]:
         """(B, capacity), see `attention_bias`."""
-        return attention_bias(np.arange(self.buffer.cache.shape[4]) < self.lengths[:, None])
+        bias = np.full((len(self.lengths), self.buffer.cache.shape[4]), -np.inf, np.float32)
+        for row, length in zip(bias, self.lengths.tolist(), strict=True):
+            row[:length] = 0.0
+        return bias
 
     def extended(self, cache: NDArray[np.float32]) -> DecoderKVCache:
         """One more position per row, cache (KV, L, B, H, 1, d)."""
-        buffer = self.buffer
-        if buffer.newest is not self or self.lengths.max() == buffer.cache.shape[4]:
+        buffer, lengths = self.buffer, self.lengths.tolist()
+        if buffer.newest is not self or max(lengths) == buffer.cache.shape[4]:
             buffer = self.copied([self.cache], self.lengths, spare_rows=True).buffer
-        for row, position in enumerate(self.lengths):
+        for row, position in enumerate(lengths):
             buffer.cache[:, :, row, :, position] = cache[:, :, row, :, 0]
         buffer.newest = extended = DecoderKVCache(buffer, self.lengths + 1)
         return extended

@@ -68,6 +68,7 @@ def global_graph(config: Mars6Config, weights: Mapping[str, Stored], weights_fil
     )
     sizes = g.op("Shape", patches, end=2)
     by_head = g.op("Concat", sizes, [heads, width // heads], axis=0)
+    three_by_head = g.op("Concat", sizes, [3 * heads, width // heads], axis=0)
     bias, parts = attention_bias(g, sizes)
     memory_bias = g.op("Unsqueeze", g.input("memory_bias", "FLOAT", ["batch", "memory"]), [1, 2])
     x = g.op("Reshape", embed_patches(g, config, patches, first), [-1, width])
@@ -77,11 +78,8 @@ def global_graph(config: Mars6Config, weights: Mapping[str, Stored], weights_fil
         seen = cache_inputs(g, f"seen_{{}}.{index}", config, "capacity")
         memory = cache_inputs(g, f"memory_{{}}.{index}", config, "memory")
         normed = norm(g, x, f"{layer}.attention_norm")
-        parts_by_head = (
-            g.op("Reshape", part, by_head)
-            for part in queries_keys_values(g, normed, f"{layer}.attention", heads, width)
-        )
-        query, key, value = (g.op("Transpose", part, perm=[0, 2, 1, 3]) for part in parts_by_head)
+        together = g.op("Reshape", queries_keys_values(g, normed, f"{layer}.attention", heads, width), three_by_head)
+        query, key, value = thirds(g, g.op("Transpose", together, perm=[0, 2, 1, 3]))
         scores = g.op("Concat", scores_of(g, query, seen[0]), scores_of(g, query, key), axis=3)
         probs = g.op("Softmax", g.op("Add", scores, bias), axis=3)
         before, now = g.ops("Split", probs, parts, outputs=2, axis=3)
@@ -193,24 +191,30 @@ def patch_graph(config: Mars6Config, weights: Mapping[str, Stored], weights_file
     nothing = g.op("Expand", np.float32(0), shape)
     caches = [nothing] * (2 * config.local_layers)
     body = g.body()
-    names = ["input", "was_ended", "recent_codes", *(f"past.{index}" for index in range(len(caches)))]
-    dtypes = ["FLOAT", "BOOL", "INT64", *["FLOAT"] * len(caches)]
+    states = {"input": "FLOAT", "was_ended": "BOOL"} | {f"past.{index}": "FLOAT" for index in range(len(caches))}
+    if is_recent_again := config.patch_layout[0] > 1:  # else no code of this patch is compared with another one
+        states["recent_codes"] = "INT64"
     position, _ = body.input("position", "INT64", []), body.input("go_on", "BOOL", [])
-    step_input, was_ended, recent_codes, *past = (
-        body.input(*pair, shape=None) for pair in zip(names, dtypes, strict=True)
-    )
+    step_input, was_ended, *past = (body.input(*pair, shape=None) for pair in states.items())
+    recent_codes = past.pop() if is_recent_again else "recent"
     x, grown = local_step(body, config, body.op("Add", step_input, local_position(body, position)), past)
     level = body.op("Gather", np.array(config.position_levels), position)
     logits = level_logits(body, config, x, level)
-    token, is_ended, later = choose_token(body, config, sampler, logits, level, position, was_ended, recent_codes)
+    token, is_ended = choose_token(body, config, sampler, logits, level, position, was_ended, recent_codes)
     embedded = body.cast(
         body.op("Gather", body.weight(f"{LOCAL}.tokens.weight"), body.op("Reshape", token, [-1])), "FLOAT"
     )
-    unfinished = body.op("ReduceMax", body.cast(body.op("Not", is_ended), "INT32"), keepdims=0)
-    results = [body.cast(unfinished, "BOOL"), embedded, is_ended, later, *grown, body.op("Identity", token)]
-    body.outputs = [body.value(*pair) for pair in zip(results, ["BOOL", *dtypes, "INT64"], strict=True)]
-    loop = g.ops("Loop", np.int64(config.patch_size), "", vectors, ended, "recent", *caches,
-                 outputs=len(results) - 1, body=body.graph("position"))  # fmt: skip
+    go_on = body.op("Equal", body.op("ReduceMin", body.cast(is_ended, "INT32"), keepdims=0), np.int32(0))
+    results = [go_on, embedded, is_ended, *grown]
+    if is_recent_again:
+        results.append(
+            body.op("Concat", body.op("Slice", recent_codes, [1], [np.iinfo(np.int64).max], [1]), token, axis=1)
+        )
+    results.append(body.op("Identity", token))
+    body.outputs = [body.value(*pair) for pair in zip(results, ["BOOL", *states.values(), "INT64"], strict=True)]
+    carried = [vectors, ended, *caches, *(["recent"] if is_recent_again else [])]
+    loop = g.ops("Loop", np.int64(config.patch_size), "", *carried, outputs=len(results) - 1,
+                 body=body.graph("position"))  # fmt: skip
     g.output(loop[-1], "tokens", "INT64")
     return g
 
@@ -218,16 +222,13 @@ def patch_graph(config: Mars6Config, weights: Mapping[str, Stored], weights_file
 def choose_token(
     g: GraphBuilder, config: Mars6Config, sampler: Sampler, logits: str, level: str, position: str, was_ended: str,
     recent: str,
-) -> tuple[str, str, str]:  # fmt: skip
-    """logits (B, C + 1) of a position -> token (B, 1), rows that have ended (B, 1), and the recent codes (B, K)."""
-    uniforms = g.op("Gather", "uniforms", position, axis=1)
+) -> tuple[str, str]:  # fmt: skip
+    """logits (B, C + 1) of a position, recent (B, K) codes -> token (B, 1), and rows that have ended (B, 1)."""
     is_coarsest = g.op("Equal", level, np.int64(0))
-    pick = sample(g, sampler, logits, uniforms, recent, is_coarsest, config.codebook_size + 1)
+    pick = sample(g, sampler, logits, position, recent, is_coarsest, config.codebook_size + 1)
     is_ended = g.op("Or", was_ended, g.op("Equal", pick, np.int64(config.codebook_size)))
     moved = g.op("Add", pick, g.op("Mul", level, np.int64(config.codebook_size)))
-    token = g.op("Where", is_ended, np.int64(config.eos), moved)
-    later = g.op("Concat", g.op("Slice", recent, [1], [np.iinfo(np.int64).max], [1]), token, axis=1)
-    return token, is_ended, later
+    return g.op("Where", is_ended, np.int64(config.eos), moved), is_ended
 
 
 def local_graph(config: Mars6Config, weights: Mapping[str, Stored], weights_file: str) -> GraphBuilder:
@@ -261,8 +262,9 @@ def local_step(g: GraphBuilder, config: Mars6Config, x: str, past: Sequence[str]
     heads, grown = config.local_heads, []
     for index in range(config.local_layers):
         layer = f"{LOCAL}.layers.{index}"
-        parts = queries_keys_values(g, norm(g, x, f"{layer}.attention_norm"), f"{layer}.attention", heads, config.width)
-        query, *new = (g.op("Reshape", part, [0, heads, 1, config.width // heads]) for part in parts)
+        normed = norm(g, x, f"{layer}.attention_norm")
+        together = queries_keys_values(g, normed, f"{layer}.attention", heads, config.width)
+        query, *new = thirds(g, g.op("Reshape", together, [0, 3 * heads, 1, config.width // heads]))
         keys, values = (
             g.op("Concat", cache, part, axis=2)
             for cache, part in zip(past[2 * index : 2 * index + 2], new, strict=True)
@@ -274,15 +276,20 @@ def local_step(g: GraphBuilder, config: Mars6Config, x: str, past: Sequence[str]
     return x, grown
 
 
-def level_logits(g: GraphBuilder, config: Mars6Config, x: str, level: str, candidate: int = 0) -> str:
-    """x (B, D) -> (B, C + 1): logits over the codes of `level` (), found from `candidate` on, and end of speech."""
-    if candidate == len(config.patch_layout) - 1:
+def level_logits(g: GraphBuilder, config: Mars6Config, x: str, level: str, num_tried: int = 0) -> str:
+    """x (B, D) -> (B, C + 1): logits over the codes of `level` (), and end of speech.
+
+    Levels of many positions are tried first; `num_tried` of them it is not.
+    """
+    candidates = sorted(range(len(config.patch_layout)), key=lambda each: -config.patch_layout[each])
+    candidate = candidates[num_tried]
+    if num_tried == len(candidates) - 1:
         return logits_of(g, config, x, candidate)
     return if_else(
         g,
         g.op("Equal", level, np.int64(candidate)),
         lambda inner: logits_of(inner, config, x, candidate),
-        lambda inner: level_logits(inner, config, x, level, candidate + 1),
+        lambda inner: level_logits(inner, config, x, level, num_tried + 1),
         "FLOAT",
     )
 
@@ -316,10 +323,13 @@ def feed_forward(g: GraphBuilder, x: str, layer: str) -> str:
     return g.op("Add", x, linear(g, g.op("Mul", inner, ratio), f"{layer}.feed_forward.output"))
 
 
-def queries_keys_values(g: GraphBuilder, x: str, name: str, heads: int, width: int) -> list[str]:
-    """x (N, D) -> scaled queries, keys and values (N, D) each, heads side by side."""
-    scale = (width // heads) ** -0.5
-    together = linear(g, x, f"{name}.query", f"{name}.key_value", scales=[scale, 1.0])
+def queries_keys_values(g: GraphBuilder, x: str, name: str, heads: int, width: int) -> str:
+    """x (N, D) -> (N, 3 · D): scaled queries, keys and values, heads side by side."""
+    return linear(g, x, f"{name}.query", f"{name}.key_value", scales=[(width // heads) ** -0.5, 1.0])
+
+
+def thirds(g: GraphBuilder, together: str) -> list[str]:
+    """Queries, keys and values along the second axis -> each of them."""
     return g.ops("Split", together, outputs=3, axis=1, num_outputs=3)
 
 

@@ -23,6 +23,7 @@ from marstts.mars6.export.decoder_graphs import (
     queries_keys_values,
     scores_of,
     sinusoids,
+    thirds,
     write_decoder_graphs,
 )
 from marstts.onnx.build import GraphBuilder, Stored, stored_tensors
@@ -53,7 +54,7 @@ def encoder_graph(config: Mars6Config, weights: Mapping[str, Stored], weights_fi
     for index in range(config.encoder_layers):
         layer = f"{ENCODER}.layers.{index}"
         normed = norm(g, x, f"{layer}.attention_norm")
-        parts = queries_keys_values(g, normed, f"{layer}.attention", config.heads, config.width)
+        parts = thirds(g, queries_keys_values(g, normed, f"{layer}.attention", config.heads, config.width))
         query, key, value = (split_heads(g, part, by_head) for part in parts)
         probs = g.op("Softmax", g.op("Add", scores_of(g, query, key), bias), axis=3)
         mixed = merge_heads(g, g.op("MatMul", probs, value), config.width)

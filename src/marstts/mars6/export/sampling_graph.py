@@ -37,6 +37,12 @@ GROUP = 64
 class Sampler(NamedTuple):
     """Value names of the rows' inputs, and of what is computed once for all positions."""
 
+    first_uniforms: str
+    """(P, B, 1) double, a random number for each pick."""
+
+    second_uniforms: str
+    """(P, B, 1) double, one for each pick that is sampled again."""
+
     top_p: str
     """(B, 1) double."""
 
@@ -55,7 +61,8 @@ class Sampler(NamedTuple):
 
 def sampler_inputs(g: GraphBuilder, num_ids: int, num_positions: int) -> Sampler:
     """Give the graph the inputs uniforms (B, P, 2), top_p (B,), may_end (B,), recent (B, K) and max_ratio (B,)."""
-    g.input("uniforms", "DOUBLE", ["batch", num_positions, 2])
+    uniforms = g.op("Transpose", g.input("uniforms", "DOUBLE", ["batch", num_positions, 2]), perm=[1, 0, 2])
+    first, second = g.ops("Split", uniforms, outputs=2, axis=2, num_outputs=2)
     g.input("recent", "INT64", ["batch", "window"])
     top_p, max_ratio = (g.op("Unsqueeze", g.input(name, "DOUBLE", ["batch"]), [1]) for name in ("top_p", "max_ratio"))
     may_end = g.op("Unsqueeze", g.input("may_end", "BOOL", ["batch"]), [1])
@@ -63,6 +70,8 @@ def sampler_inputs(g: GraphBuilder, num_ids: int, num_positions: int) -> Sampler
     codes = g.op("Expand", np.float32(0), g.op("Concat", rows, [num_ids - 1], axis=0))
     end = g.op("Where", may_end, np.float32(0), np.float32(-np.inf))
     return Sampler(
+        first_uniforms=first,
+        second_uniforms=second,
         top_p=top_p,
         keep_all=g.op("GreaterOrEqual", top_p, np.float64(1)),
         max_ratio=max_ratio,
@@ -72,13 +81,13 @@ def sampler_inputs(g: GraphBuilder, num_ids: int, num_positions: int) -> Sampler
 
 
 def sample(
-    g: GraphBuilder, sampler: Sampler, logits: str, uniforms: str, recent: str, is_coarsest: str, ids: int
+    g: GraphBuilder, sampler: Sampler, logits: str, position: str, recent: str, is_coarsest: str, ids: int
 ) -> str:
-    """logits (B, V), uniforms (B, 2), recent (B, K) -> ids (B, 1); repetition-aware where `is_coarsest` () is true."""
+    """logits (B, V) of `position` (), recent (B, K) -> ids (B, 1); repetition-aware where `is_coarsest` () is true."""
     logits = g.op("Add", logits, sampler.end_mask)
     excess = g.op("Sub", logits, g.op("ReduceMax", logits, [1]))
     weights = g.cast(g.op("Exp", excess), "DOUBLE")
-    first, second = g.ops("Split", uniforms, outputs=2, axis=1, num_outputs=2)
+    first = g.op("Gather", sampler.first_uniforms, position)
     most_probable = top_k(g, sampler, excess, weights, min(TOP_K, ids))
     pick = if_else(
         g,
@@ -90,18 +99,21 @@ def sample(
     def redraw_if_repetitive(inner: GraphBuilder) -> str:
         repetitive = is_repetitive(inner, sampler, recent, pick)
         any_repetitive = inner.cast(inner.op("ReduceMax", inner.cast(repetitive, "INT32"), keepdims=0), "BOOL")
-        return if_else(
-            inner,
-            any_repetitive,
-            lambda innermost: innermost.op("Where", repetitive, draw(innermost, weights, second, ids), pick),
-            lambda innermost: innermost.op("Identity", pick),
-        )
+
+        def redraw(innermost: GraphBuilder) -> str:
+            second = innermost.op("Gather", sampler.second_uniforms, position)
+            return innermost.op("Where", repetitive, draw(innermost, weights, second, ids), pick)
+
+        return if_else(inner, any_repetitive, redraw, lambda innermost: innermost.op("Identity", pick))
 
     return if_else(g, is_coarsest, redraw_if_repetitive, lambda inner: inner.op("Identity", pick))
 
 
 class TopK(NamedTuple):
     """The k most probable ids of every row, most probable first."""
+
+    count: int
+    """k."""
 
     ids: str
     """(B, k)."""
@@ -125,16 +137,15 @@ def top_k(g: GraphBuilder, sampler: Sampler, excess: str, weights: str, count: i
     outside = g.op("Greater", g.op("Sub", reached, best_weights), limit)  # more probable ones alone exceed it
     contains = g.op("Greater", g.op("Gather", reached, [count - 1], axis=1), limit)
     in_all = g.cast(g.op("ReduceMin", g.cast(contains, "INT32"), keepdims=0), "BOOL")
-    return TopK(ids, best_weights, outside, in_all)
+    return TopK(count, ids, best_weights, outside, in_all)
 
 
 def draw_from_top_k(g: GraphBuilder, candidates: TopK, uniforms: str) -> str:
     """uniforms (B, 1) -> ids (B, 1): as `draw` of the nucleus, which the candidates must contain."""
     kept = g.op("Where", candidates.outside, np.float64(0), candidates.weights)
-    count = g.op("Shape", candidates.ids, start=1, end=2)
-    ids, order = g.ops("TopK", candidates.ids, count, outputs=2, axis=1, largest=0)  # sums go by id
+    ids, order = g.ops("TopK", candidates.ids, [candidates.count], outputs=2, axis=1, largest=0)  # sums go by id
     reached = g.op("CumSum", g.op("GatherElements", kept, order, axis=1), np.int64(1))
-    last = g.op("Sub", count, np.int64(1))
+    last = np.array([candidates.count - 1], np.int64)
     limit = g.op("Mul", uniforms, g.op("Gather", reached, last, axis=1))
     below = g.op("ReduceSum", g.cast(g.op("LessOrEqual", reached, limit), "INT64"), [1])
     return g.op("GatherElements", ids, g.op("Min", below, last), axis=1)

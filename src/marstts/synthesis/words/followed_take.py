@@ -116,11 +116,10 @@ class FollowedTake:
 
         Attention is followed as far as its audio was heard. None as long as `start` is not known.
         """
-        if self._spans is None or not row.attention:
-            return ()
+        num_steps = min(len(row.attention), len(self._audible.frames))
+        if self._spans is None or start is None or num_steps <= SETTLED_STEPS + 1:
+            return ()  # no word can be over: the path is searched later, and the first chunk comes sooner
         search = self._follow(row, self._audible.frames)
-        if start is None:
-            return ()
         spans = timed_spans(search, finished_before=search.num_steps - SETTLED_STEPS)
         end = round(search.num_steps * self._codec.sample_rate / self._codec.patch_rate)
         words = words_of(

@@ -83,6 +83,9 @@ def pair_words(
     Spoken words without a written one are their own written form.
     """
     plain = [_letters(word) for word in written], [_letters(word) for word in spoken]
+    if plain[0] == plain[1]:  # most sentences
+        yield from (([word], index, index + 1) for index, word in enumerate(written))
+        return
     for tag, i, j, first, last in SequenceMatcher(None, *plain, autojunk=False).get_opcodes():
         if tag == "equal":
             for offset in range(j - i):
@@ -121,7 +124,8 @@ def _reading_length(written: str, spoken: Sequence[str], steps: Sequence[Step]) 
 
 def _letters(word: str) -> str:
     """The word in small letters, without marks."""
-    return "".join(character for character in word.lower() if character.isalnum())
+    small = word.lower()
+    return small if small.isalnum() else "".join(filter(str.isalnum, small))
 
 
 def _is_read(character: str) -> bool:
