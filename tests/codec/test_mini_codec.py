@@ -13,7 +13,14 @@ import torch
 
 from marstts.audio import Waveform
 from marstts.codec import harmonics
-from marstts.codec.mini import HIGHEST_PITCH, LOWEST_PITCH, MIDDLE_PITCH, MiniCodec, MiniCodecConfig
+from marstts.codec.mini import (
+    HIGHEST_PITCH,
+    LOWEST_PITCH,
+    MIDDLE_PITCH,
+    MIN_PITCH_PATCHES,
+    MiniCodec,
+    MiniCodecConfig,
+)
 from marstts.codec.mini_model import (
     ConvNeXtBlock,
     MiniCodecModel,
@@ -91,6 +98,14 @@ def test_numpy_and_pytorch_compute_the_same_pulses() -> None:
 def test_pitch_is_clamped_to_the_range_of_voices() -> None:
     hertz = to_hertz(torch.tensor([-9.0, 0.0, 1.0, 9.0]))
     assert hertz.tolist() == [LOWEST_PITCH, MIDDLE_PITCH, 2 * MIDDLE_PITCH, HIGHEST_PITCH]
+
+
+def test_the_pitch_of_the_smallest_window_is_that_of_a_long_one_bit_for_bit(codec: MiniCodec) -> None:
+    """Phase sums up F0: rounded otherwise, a stream would slowly leave the audio of the whole sentence."""
+    patches = np.random.default_rng(0).integers(0, codec.spec.codebook_size, (3 * MIN_PITCH_PATCHES, 7))
+    whole, window = codec.pitch(patches), codec.pitch(patches[:MIN_PITCH_PATCHES])
+    ahead = codec.config.pitch_reach[1] * len(whole) // len(patches)
+    assert np.array_equal(window[:-ahead], whole[: len(window) - ahead])
 
 
 def test_a_block_sees_no_further_ahead_than_configured() -> None:

@@ -43,8 +43,8 @@ PITCH_AHEAD = 1
 """Future positions of a kernel in the prediction of pitch: the past suffices mostly, and lookahead delays a stream."""
 
 MIN_PITCH_PATCHES = 20
-"""Patches from which pitch is predicted at least. ONNX Runtime multiplies matrices of up to 64 columns, here latents, in
-another order, so the pitch of small windows would be rounded otherwise, and the phase of the pulses sums up the
+"""Patches from which pitch is predicted at least. ONNX Runtime multiplies matrices of up to 64 columns, here latents,
+in another order, so the pitch of small windows would be rounded otherwise, and the phase of the pulses sums up the
 difference over a sentence. More patches than needed delay the first chunk of a stream."""
 
 CONTEXT_PATCHES = 8

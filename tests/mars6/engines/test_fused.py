@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from engine_inputs import CONFIG, model_with, prompts
 
 import marstts
 from marstts.audio import Waveform
 from marstts.generation.engine import Engine, PatchSampler
-from marstts.generation.loop import RunningBatch, step
+from marstts.generation.loop import RunningBatch, generate, step
 from marstts.generation.request import Generated, Limits, Request, SamplingConfig
 from marstts.io.precision import WeightFormat
+from marstts.mars6.config import Mars6Config
 from marstts.mars6.engines.onnx import OnnxEngine
+from marstts.mars6.export.graphs import export_mars6
 from marstts.mars6.export.quantize import quantize
 from marstts.mars6.prompt import Mars6Prompt
 from scripted import with_engine
@@ -100,3 +104,20 @@ def test_backoff_tries_the_same_takes(toy_bundle: Path, reference: Waveform):
         for level, expected in zip(mine.codes, other.codes, strict=True):
             assert np.array_equal(level, expected)
     assert max(take.attempts for take in ours.takes) > 1
+
+
+def test_codes_within_a_patch_are_recent_where_it_has_several_of_the_coarsest_level(tmp_path: Path):
+    config = Mars6Config(**CONFIG.model_dump() | {"patch_layout": (3, 2)})
+    export_mars6(model_with(config), tmp_path)
+    engine = OnnxEngine(tmp_path)
+    prompt = replace(prompts([(6, 0)])[0], prefix_tokens=np.zeros((0, 5), np.int64))
+    repetitive = SamplingConfig(ras_window=2, ras_max_ratio=0.0)  # only codes of this patch and the one before
+
+    def patches_by(engine: Engine[Any]) -> list[list[list[int]]]:
+        made = generate(
+            engine, [prompt] * 8, top_p=[0.3] * 8, limits=[Limits(6, 6)] * 8,
+            rngs=[np.random.default_rng(seed) for seed in range(8)], sampling=repetitive,
+        )  # fmt: skip
+        return [each.tokens.tolist() for each in made]
+
+    assert patches_by(engine) == patches_by(PositionByPosition(engine))

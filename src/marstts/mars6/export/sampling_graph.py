@@ -112,7 +112,7 @@ def sample(
 class TopK(NamedTuple):
     """The k most probable ids of every row, most probable first."""
 
-    count: int
+    size: int
     """k."""
 
     ids: str
@@ -143,9 +143,9 @@ def top_k(g: GraphBuilder, sampler: Sampler, excess: str, weights: str, count: i
 def draw_from_top_k(g: GraphBuilder, candidates: TopK, uniforms: str) -> str:
     """uniforms (B, 1) -> ids (B, 1): as `draw` of the nucleus, which the candidates must contain."""
     kept = g.op("Where", candidates.outside, np.float64(0), candidates.weights)
-    ids, order = g.ops("TopK", candidates.ids, [candidates.count], outputs=2, axis=1, largest=0)  # sums go by id
+    ids, order = g.ops("TopK", candidates.ids, [candidates.size], outputs=2, axis=1, largest=0)  # sums go by id
     reached = g.op("CumSum", g.op("GatherElements", kept, order, axis=1), np.int64(1))
-    last = np.array([candidates.count - 1], np.int64)
+    last = np.array([candidates.size - 1], np.int64)
     limit = g.op("Mul", uniforms, g.op("Gather", reached, last, axis=1))
     below = g.op("ReduceSum", g.cast(g.op("LessOrEqual", reached, limit), "INT64"), [1])
     return g.op("GatherElements", ids, g.op("Min", below, last), axis=1)
