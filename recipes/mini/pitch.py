@@ -107,7 +107,8 @@ class Reader:
         samples = recording.read(self.model.config.sample_rate, MAX_SECONDS)
         whole = torch.from_numpy(samples[: len(samples) // self.model.config.hop * self.model.config.hop])[None]
         embedding = self.encoder.embed(whole)
-        own, former = (one.timbre_of(whole, embedding) for one in (self.model, self.teacher))
+        own = self.model.timbre_of(whole, embedding)
+        former = own if self.teacher is self.model else self.teacher.timbre_of(whole, embedding)
         assert own is not None and former is not None
         return own, former
 
@@ -253,7 +254,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     model = load_codec(options.codec).eval()
-    teacher = load_codec(options.teacher or options.codec).eval().requires_grad_(False)
+    teacher = load_codec(options.teacher).eval() if options.teacher else model
     rng = random.Random(options.seed)
     torch.manual_seed(options.seed)
     reader = Reader(model, teacher, options.speaker)
