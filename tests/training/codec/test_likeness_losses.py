@@ -31,10 +31,12 @@ from marstts_lab.training.codec.losses import (
     SpectralLoss,
     mask_bands,
 )
+from marstts_lab.training.codec.new_speakers import NewSpeakersConfig, speed_of
 from marstts_lab.training.codec.recognizer_loss import RecognizerConfig
 from marstts_lab.training.codec.recordings import Recording, SpeakerTargets
 from marstts_lab.training.codec.task import CodecTask, open_task
 from marstts_lab.training.codec.term import CodecStep
+from marstts_lab.training.codec.timbre_spread import spread_timbre
 from marstts_lab.training.loop import LoopConfig, run
 from marstts_lab.training.loss import Loss
 from small_whisper import as_file, small_whisper
@@ -373,3 +375,76 @@ def test_a_former_codec_with_other_codes_is_refused(folder: Path, tmp_path: Path
     run(open_task(other, folder / "utterances.jsonl", tmp_path / "other"), other.loop, tmp_path / "other")
     with pytest.raises(ConfigError, match="the former codec has other codes"):
         task_of(folder, generated_codes=takes_of(folder, former=str(tmp_path / "other"), spectral_weight=1.0))
+
+
+def test_new_speakers_are_recordings_at_another_speed_with_their_own_f0_embedding_and_mean(folder: Path) -> None:
+    new = NewSpeakersConfig(ratio=1.0, take_ratio=1.0, factors=(1.2, 1.3))
+    consistency = SpeakerConsistencyConfig(encoder=str(folder / "encoder"), target_recordings=2)
+    task = task_of(
+        folder, new_speakers=new, speaker_consistency=consistency, generated_codes=takes_of(folder, swap_ratio=1.0)
+    )
+    batch = task.segments.train(0)
+    speeds = {speed_of(speaker, new) for speaker in SPEAKERS}
+    assert {one.speed for one in batch.recordings} <= speeds and all(one.speed != 1 for one in batch.recordings)
+    assert all(one.speed == batch.recordings[row].speed for row, who in enumerate(batch.people) for one in who)
+    for row, speed in enumerate(one.speed for one in batch.recordings):
+        assert 1.2 <= max(speed, 1 / speed) <= 1.3
+        number = int(batch.recordings[row].path.stem) % 2  # of the same speaker as the segment
+        peaks = [np.fft.rfftfreq(SEGMENT, 1 / 24_000)[np.abs(np.fft.rfft(batch.samples[row])).argmax()]]
+        assert any(abs(peaks[0] / ((100 + 60 * n) * speed) - 1) < 0.05 for n in range(number, 6, 2))
+        assert 120 * speed - 1 < float(batch.f0[row].min()) <= float(batch.f0[row].max()) < 150 * speed + 1
+    takes = task.takes.codes.train(0)
+    assert all(one.speed in speeds for one in takes.recordings) and all(one.speed == 1 for one in takes.own_recordings)
+    assert 0 < float(task.train_step(0)["generated_consistency"]) < 2
+
+
+def test_a_recording_that_would_be_shorter_than_a_segment_gives_no_new_speaker(folder: Path) -> None:
+    fast = NewSpeakersConfig(ratio=1.0, factors=(3.5, 3.6))
+    speeds = {speaker: speed_of(speaker, fast) for speaker in SPEAKERS}
+    task = task_of(folder, new_speakers=fast)
+    for source in task.segments.known:
+        wanted = speeds[source.utterance.speaker]
+        assert task.segments.at_new_speed(source).speed == (wanted if wanted < 3 else 1.0)
+
+
+def test_spread_timbre_embeddings_differ_more_and_the_output_stays(folder: Path, tmp_path: Path) -> None:
+    task = open_task(settings(folder), folder / "utterances.jsonl", tmp_path / "run", folder / "former")
+    for step in range(3):
+        task.train_step(step)
+    with torch.no_grad():
+        task.model.timbre_encoder.project.bias += 4.0  # what all have in common
+    references, speakers = task.references(24)
+    codes = [
+        torch.from_numpy(np.random.default_rng(0).integers(0, 24, size=(len(references), 12 * n))) for n in (1, 2, 4)
+    ]
+
+    def outputs() -> tuple[torch.Tensor, torch.Tensor]:
+        with torch.no_grad():
+            timbre = task.model.timbre_of(references, speakers)
+            torch.manual_seed(0)
+            return timbre, task.model.decode(codes, timbre, torch.full((len(timbre), 96), 120.0))
+
+    (timbre, before) = outputs()
+    spread_timbre(task.model, references, speakers, 3.0)
+    spread, after = outputs()
+
+    def differences(rows: torch.Tensor) -> float:
+        return float((rows - rows.mean(dim=0)).square().mean())
+
+    assert differences(spread) > 2 * differences(timbre)
+    torch.testing.assert_close(spread.square().mean(dim=1), torch.ones(len(spread)))
+    assert float((after - before).square().mean()) < 0.02 * float(before.square().mean())
+    with pytest.raises(ConfigError, match="timbre_spread needs a timbre embedding that is trained"):
+        task_of(folder, timbre_spread=2.0, freeze_timbre=True)
+
+
+def test_a_run_that_begins_with_another_codec_spreads_its_timbre_once(folder: Path, tmp_path: Path) -> None:
+    config = settings(folder, timbre_spread=3.0)
+    task = open_task(config, folder / "utterances.jsonl", tmp_path / "run", folder / "former")
+    plain = open_task(settings(folder), folder / "utterances.jsonl", tmp_path / "plain", folder / "former")
+    name = "timbre_encoder.project.weight"
+    assert not torch.equal(state(task)[name], state(plain)[name])
+    run(task, config.loop, tmp_path / "run")
+    again = open_task(config, folder / "utterances.jsonl", tmp_path / "run", folder / "former")
+    run(again, config.loop, tmp_path / "run")
+    assert torch.equal(state(again)[name], state(task)[name])

@@ -18,6 +18,7 @@ from marstts_lab.training.codec.augmentation import AugmentationConfig
 from marstts_lab.training.codec.envelope import EnvelopeConfig
 from marstts_lab.training.codec.generated_codes import GeneratedCodesConfig
 from marstts_lab.training.codec.losses import F0Config, FeaturePredictionConfig, SpeakerConsistencyConfig
+from marstts_lab.training.codec.new_speakers import NewSpeakersConfig
 from marstts_lab.training.codec.recognizer_loss import RecognizerConfig
 from marstts_lab.training.loop import LoopConfig
 from marstts_lab.training.optim import ScheduleConfig
@@ -107,6 +108,9 @@ class CodecTrainingConfig(Config):
     frequency_warp: FrequencyWarpConfig | None = None
     """None = the encoder reads the segments as they are."""
 
+    new_speakers: NewSpeakersConfig | None = None
+    """None = the speakers of the corpora alone."""
+
     recognizer: RecognizerConfig | None = None
     """A frozen recognizer that compares output and target, so that words are kept; None = no such loss. The encoder of
     a codec with `model.recognizer_layers` reads its features, too."""
@@ -130,6 +134,10 @@ class CodecTrainingConfig(Config):
     speaker_exponent: float = Field(1.0, ge=0, le=1)
     """Speakers with n recordings are sampled in proportion to n to this power: 1 = recordings uniformly, 0 = speakers
     uniformly."""
+
+    timbre_spread: float = Field(1.0, ge=1, le=16)
+    """Factor by which differences between timbre embeddings grow when a run begins with the weights of another codec;
+    projections undo it, so that the output is nearly the same (`timbre_spread`)."""
 
     timbre_dropout: Probability = 0.1
     """Probability that a segment is decoded without its timbre embedding, so that decoding without one works too."""

@@ -11,7 +11,7 @@ Shapes: B batch · N samples · T codes of a level.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 
-from marstts import audio
 from marstts.codec.base import Codes
 from marstts.codec.mini import MiniCodecConfig
 from marstts.errors import AudioError, DataError
@@ -29,6 +28,7 @@ from marstts.io.config import Config
 from marstts_lab.data.held_out_people import refuse_test_people
 from marstts_lab.data.mined_takes import TAKES_PATTERN, read_takes
 from marstts_lab.training.bounds import Probability, Weight
+from marstts_lab.training.codec.new_speakers import NewSpeakersConfig, speed_of
 from marstts_lab.training.codec.recordings import MAX_RECORDING_SECONDS, Recording
 
 
@@ -96,13 +96,29 @@ class GeneratedTake:
     recording: Path
     speaker: str
 
+    speed: float = 1.0
+    """Factor of speed of the recording, where its voice is that of a new speaker."""
+
+    @property
+    def voice(self) -> Recording:
+        """The recording whose voice it has."""
+        return Recording(self.recording, speed=self.speed)
+
 
 class GeneratedCodes:
     """Segments of takes; `train(step)` depends on seed and step alone."""
 
-    def __init__(self, config: GeneratedCodesConfig, model: MiniCodecConfig, num_patches: int, seed: int) -> None:
+    def __init__(
+        self,
+        config: GeneratedCodesConfig,
+        model: MiniCodecConfig,
+        num_patches: int,
+        seed: int,
+        new_speakers: NewSpeakersConfig | None = None,
+    ) -> None:
         """`num_patches`: length of a segment. DataError where no take of the folders is as long."""
         self.config, self.model, self.num_patches, self.seed = config, model, num_patches, seed
+        self.new_speakers = new_speakers
         self.takes = [take for folder in config.takes for take in self.read(Path(folder))]
         refuse_test_people(((take.speaker, (str(take.recording),)) for take in self.takes), ", ".join(config.takes))
         if not self.takes:
@@ -152,8 +168,7 @@ class GeneratedCodes:
         voices, references = list(takes), [(reference, target) for _, reference, target in rows]
         for number, take in enumerate(takes):
             if self.config.swap_ratio and rng.uniform() < self.config.swap_ratio:
-                while voices[number].speaker == take.speaker:
-                    voices[number] = self.draw(float(rng.uniform()))
+                voices[number] = self.other(take, rng)
                 _, other_reference, other_target = self.row(voices[number], rng)
                 references[number] = other_reference, other_target
         codes = [torch.from_numpy(np.stack(level)) for level in zip(*(codes for codes, _, _ in rows), strict=True)]
@@ -161,10 +176,22 @@ class GeneratedCodes:
         return GeneratedBatch(
             codes, reference, target, torch.from_numpy(np.stack([own for _, own, _ in rows])),
             is_own=torch.tensor([voice is take for voice, take in zip(voices, takes, strict=True)]),
-            recordings=tuple(Recording(voice.recording) for voice in voices),
-            own_recordings=tuple(Recording(take.recording) for take in takes),
-            people=tuple(self.people[voice.speaker] for voice in voices),
+            recordings=tuple(voice.voice for voice in voices),
+            own_recordings=tuple(take.voice for take in takes),
+            people=tuple(
+                tuple(one._replace(speed=voice.speed) for one in self.people[voice.speaker]) for voice in voices
+            ),
         )  # fmt: skip
+
+    def other(self, take: GeneratedTake, rng: np.random.Generator) -> GeneratedTake:
+        """A take of another speaker, at times with the voice of a new one."""
+        voice = take
+        while voice.speaker == take.speaker:
+            voice = self.draw(float(rng.uniform()))
+        new = self.new_speakers
+        if new is not None and rng.uniform() < new.take_ratio:
+            voice = replace(voice, speed=speed_of(voice.speaker, new))
+        return voice
 
     def draw(self, position: float) -> GeneratedTake:
         """A take for a number from 0 to 1, every speaker equally often."""
@@ -181,13 +208,11 @@ class GeneratedCodes:
             for level, size in zip(take.codes, self.layout, strict=True)
         ]
         try:
-            recording = audio.read(
-                take.recording, sample_rate=self.model.sample_rate, max_seconds=MAX_RECORDING_SECONDS
-            )
+            samples = take.voice.read(self.model.sample_rate, MAX_RECORDING_SECONDS)
         except AudioError as error:
             raise DataError(f"{error}; it is the reference of a take in {', '.join(self.config.takes)}") from error
         position = float(rng.uniform())
-        return codes, self.segment(recording.samples, position), self.segment(recording.samples, 1 - position)
+        return codes, self.segment(samples, position), self.segment(samples, 1 - position)
 
     def segment(self, samples: NDArray[np.float32], position: float) -> NDArray[np.float32]:
         """N samples, the first possible ones for position 0, the last for 1; silence after a shorter recording."""

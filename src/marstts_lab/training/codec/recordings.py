@@ -11,8 +11,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor
 
 from marstts import audio
@@ -34,6 +36,23 @@ class Recording(NamedTuple):
     start: float = 0.0
     seconds: float | None = None
     """None = to the end of the file."""
+
+    speed: float = 1.0
+    """Factor of speed and of all frequencies, of a new speaker (`new_speakers`)."""
+
+    def read(self, sample_rate: int, max_seconds: float) -> NDArray[np.float32]:
+        """Its samples (N,), as long as the recording or `max_seconds`; AudioError where it cannot be read."""
+        if self.seconds is None:
+            waveform = audio.read(self.path, max_seconds=MAX_RECORDING_SECONDS)
+        else:
+            waveform = audio.read_span(self.path, self.start, min(self.seconds, max_seconds * self.speed))
+        return at_speed(waveform, self.speed, sample_rate)[: int(max_seconds * sample_rate)]
+
+
+def at_speed(waveform: audio.Waveform, speed: float, sample_rate: int) -> NDArray[np.float32]:
+    """The samples at another rate, faster by a factor, with all frequencies raised by it (speed perturbation)."""
+    played = audio.Waveform(waveform.samples, round(speed * waveform.sample_rate))
+    return audio.resample(played, sample_rate).samples
 
 
 class SpeakerTarget(NamedTuple):
@@ -57,12 +76,7 @@ class SpeakerTargets:
     def of(self, recording: Recording) -> SpeakerTarget:
         """The target of a recording; AudioError where it cannot be read."""
         if recording not in self.computed:
-            if recording.seconds is None:
-                waveform = audio.read(recording.path, sample_rate=self.sample_rate, max_seconds=MAX_RECORDING_SECONDS)
-            else:
-                span = audio.read_span(recording.path, recording.start, min(recording.seconds, MAX_SECONDS))
-                waveform = audio.resample(span, self.sample_rate)
-            samples = torch.from_numpy(waveform.samples[: int(MAX_SECONDS * self.sample_rate)])
+            samples = torch.from_numpy(recording.read(self.sample_rate, MAX_SECONDS))
             mel = self.encoder.log_mel(samples[None].to(self.device))
             self.computed[recording] = SpeakerTarget(self.encoder.encoder(mel)[0], envelope(mel)[0])
         return self.computed[recording]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,7 +24,8 @@ from marstts_lab.data.manifest import Utterance, read_for_training
 from marstts_lab.training.codec.augmentation import augment_waveform
 from marstts_lab.training.codec.config import CodecTrainingConfig
 from marstts_lab.training.codec.losses import f0_at, read_f0
-from marstts_lab.training.codec.recordings import Recording
+from marstts_lab.training.codec.new_speakers import speed_of
+from marstts_lab.training.codec.recordings import Recording, at_speed
 from marstts_lab.training.run_log import CorruptFileLog
 
 MAX_VALIDATION_SEGMENTS = 96
@@ -110,6 +111,9 @@ class SegmentSource:
     siblings: list[Utterance]
     """Recordings of the same speaker, style and split, itself included."""
 
+    speed: float = 1.0
+    """Factor of speed and of all frequencies, of a new speaker."""
+
 
 class Segments:
     """The segments of one or several manifests; `train(step)` depends on seed and step alone."""
@@ -191,59 +195,72 @@ class Segments:
 
     def valid_segment(self, index: int, rng: np.random.Generator) -> AudioSegment:
         """A `segment` of the training recording with this index, or of the first one after it that can be used."""
-        position = float(rng.uniform())
+        position, new = float(rng.uniform()), self.config.new_speakers
+        is_new = new is not None and rng.uniform() < new.ratio
         for number in range(index, index + len(self.known)):
             source = self.known[number % len(self.known)]
+            if is_new:
+                source = self.at_new_speed(source)
             try:
                 return self.segment(source, position, rng)
             except AudioError as error:
                 self.corrupt.skip(source.utterance, error)
         raise DataError("none of the recordings for training can be used")
 
+    def at_new_speed(self, source: SegmentSource) -> SegmentSource:
+        """The recording as one of a new speaker; as it is where it would be shorter than a segment."""
+        assert self.config.new_speakers is not None
+        speed = speed_of(source.utterance.speaker, self.config.new_speakers)
+        is_long_enough = source.utterance.seconds * self.config.model.sample_rate > speed * self.samples
+        return replace(source, speed=speed) if is_long_enough else source
+
     def segment(self, source: SegmentSource, position: float, rng: np.random.Generator) -> AudioSegment:
         """One segment of a recording with its F0 and reference, read without decoding the rest.
 
         `position` is 0 for the first possible segment, 1 for the last. AudioError if it cannot be read.
         """
-        utterance, model = source.utterance, self.config.model
-        first = int(position * self.spare_samples(utterance))
-        around = self.read(source.folder, utterance, first, self.context)
+        utterance, model, speed = source.utterance, self.config.model, source.speed
+        first = int(position * self.spare_samples(utterance, speed))
+        around = self.read(recording_of(source.folder, utterance, speed), first, self.context)
         samples, latent = around[self.context : self.context + self.samples], model.hop_lengths[-1]
         middles = first - self.context + latent * (np.arange(len(around) // latent) + 0.5)
-        inside = (middles >= 0) & (middles < utterance.seconds * model.sample_rate)
+        inside = (middles >= 0) & (middles < utterance.seconds / speed * model.sample_rate)
         frames = (first + model.hop * (np.arange(self.samples // model.hop) + 0.5)) / model.sample_rate
-        f0, voiced = f0_at(source.f0, frames)
+        f0, voiced = f0_at(source.f0, frames * speed)
         reference, recording = self.reference(source, position, rng)
-        person = tuple(recording_of(source.folder, sibling) for sibling in source.siblings)
-        return AudioSegment(samples, around, inside.astype(np.float32), f0, voiced, reference, recording, person)
+        person = tuple(recording_of(source.folder, sibling, speed) for sibling in source.siblings)
+        return AudioSegment(
+            samples, around, inside.astype(np.float32), f0 * np.float32(speed), voiced, reference, recording, person
+        )
 
     def reference(
         self, source: SegmentSource, position: float, rng: np.random.Generator
     ) -> tuple[NDArray[np.float32], Recording]:
         """A segment of another recording of the speaker, and which; without one, the other end of the same one."""
         if not self.config.model.timbre_width:
-            return np.zeros(0, np.float32), recording_of(source.folder, source.utterance)
+            return np.zeros(0, np.float32), recording_of(source.folder, source.utterance, source.speed)
         others = [u for u in source.siblings if u.id != source.utterance.id]
         utterance = others[int(rng.integers(len(others)))] if others else source.utterance
         where = float(rng.uniform()) if others else float(position < 0.5)
-        samples = self.read(source.folder, utterance, int(where * self.spare_samples(utterance)))
-        return samples, recording_of(source.folder, utterance)
+        recording = recording_of(source.folder, utterance, source.speed)
+        return self.read(recording, int(where * self.spare_samples(utterance, source.speed))), recording
 
-    def spare_samples(self, utterance: Utterance) -> int:
-        """Samples of a recording, at the codec's rate, beyond the length of a segment."""
-        return max(0, round(utterance.seconds * self.config.model.sample_rate) - self.samples)
+    def spare_samples(self, utterance: Utterance, speed: float) -> int:
+        """Samples of a recording at a speed, at the codec's rate, beyond the length of a segment."""
+        return max(0, round(utterance.seconds / speed * self.config.model.sample_rate) - self.samples)
 
-    def read(self, folder: Path, utterance: Utterance, first: int, context: int = 0) -> NDArray[np.float32]:
-        """A segment from sample `first` with `context` samples on either side, resampled to the codec's rate.
+    def read(self, recording: Recording, first: int, context: int = 0) -> NDArray[np.float32]:
+        """A segment from sample `first` with `context` samples on either side, at the codec's rate.
 
         There is silence before the start of the recording and after its end.
         """
-        rate = self.config.model.sample_rate
+        rate, speed = self.config.model.sample_rate, recording.speed
+        assert recording.seconds is not None
         missing = max(0, context - first)
         begin, length = first - context + missing, self.samples + 2 * context - missing
-        total = max(first + self.samples, round(utterance.seconds * rate))
-        start, seconds = (utterance.start or 0.0) + begin / rate, min(length, total - begin) / rate
-        samples = audio.resample(audio.read_span(folder / utterance.audio, start, seconds), rate).samples[:length]
+        total = max(first + self.samples, round(recording.seconds / speed * rate))
+        start, seconds = recording.start + speed * begin / rate, speed * min(length, total - begin) / rate
+        samples = at_speed(audio.read_span(recording.path, start, seconds), speed, rate)[:length]
         return np.pad(samples, (missing, length - len(samples)))
 
 
@@ -264,6 +281,6 @@ def stack(segments: Sequence[AudioSegment]) -> SegmentBatch:
     return SegmentBatch(samples.float(), around, inside, f0, voiced, reference, recordings, people)
 
 
-def recording_of(folder: Path, utterance: Utterance) -> Recording:
-    """The recording of an utterance."""
-    return Recording(folder / utterance.audio, utterance.start or 0.0, utterance.seconds)
+def recording_of(folder: Path, utterance: Utterance, speed: float = 1.0) -> Recording:
+    """The recording of an utterance, at a speed."""
+    return Recording(folder / utterance.audio, utterance.start or 0.0, utterance.seconds, speed)

@@ -48,7 +48,7 @@ class Takes:
         device: torch.device,
     ) -> None:
         self.model, self.timbre, self.device = model, timbre, device
-        self.codes = GeneratedCodes(takes, config.model, config.segment_patches, config.loop.seed)
+        self.codes = GeneratedCodes(takes, config.model, config.segment_patches, config.loop.seed, config.new_speakers)
         self.former = open_former(takes.former, config, device) if takes.former else None
 
     def decode(self, step: int) -> DecodedTakes:

@@ -31,10 +31,14 @@ from marstts_lab.training.codec.takes import Takes
 from marstts_lab.training.codec.term import CodecStep, ValidationStep
 from marstts_lab.training.codec.terms import TERMS, build_terms
 from marstts_lab.training.codec.timbre import Timbre
+from marstts_lab.training.codec.timbre_spread import spread_timbre
 from marstts_lab.training.distributed import pick_device, require_one_process
 from marstts_lab.training.loss import total, values
 from marstts_lab.training.optim import learning_rate, minimize
 from marstts_lab.training.run_log import CORRUPT_FILE
+
+NUM_SPREAD_REFERENCES = 256
+"""References that show what timbre embeddings have in common."""
 
 
 class CodecTask:
@@ -92,6 +96,14 @@ class CodecTask:
             factors = self.timbre.frequency_factors(timbre)
             output = self.model(batch.around, batch.f0, timbre, factors, batch.inside)
             return CodecStep(step, batch, output, None if self.takes is None else self.takes.decode(step))
+
+    @torch.no_grad()
+    def references(self, count: int) -> tuple[Tensor, Tensor | None]:
+        """At least so many references of training segments (K, N), and their speaker embeddings (K, S), if any."""
+        batches = [self.segments.train(step).to(self.device) for step in range(-(-count // self.config.batch_size))]
+        speakers = [self.timbre.speaker_embeddings(batch.reference, batch.recordings) for batch in batches]
+        known = [found for found in speakers if found is not None]
+        return torch.cat([batch.reference for batch in batches]), torch.cat(known) if known else None
 
     @torch.no_grad()
     def validate(self, step: int) -> dict[str, float]:
@@ -204,6 +216,8 @@ def open_task(
     task = CodecTask(config, manifests, device, run / CORRUPT_FILE)
     if base is not None and latest(run) is None:
         init_from(task, base)
+        if config.timbre_spread > 1:
+            spread_timbre(task.model, *task.references(NUM_SPREAD_REFERENCES), config.timbre_spread)
     run.mkdir(parents=True, exist_ok=True)
     write_config(config, run / CONFIG_FILE)
     return task

@@ -55,6 +55,8 @@ class Timbre:
         """Where options of timbre lack what they need."""
         if config.frequency_warp and not config.model.timbre_width:
             yield "frequency_warp needs a timbre embedding: set model.timbre_width"
+        if config.timbre_spread > 1 and (not config.model.timbre_width or config.freeze_timbre):
+            yield "timbre_spread needs a timbre embedding that is trained: set model.timbre_width, drop freeze_timbre"
         if bool(config.timbre_speaker) != bool(config.model.timbre_speaker_size):
             yield (
                 "model.timbre_speaker_size needs [timbre_speaker] with the folder of that encoder, and the other way "
