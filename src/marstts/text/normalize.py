@@ -90,7 +90,7 @@ def _read_block(text: str) -> tuple[str, tuple[Step, ...], tuple[str, ...]]:
         return "", (), tuple(unspoken["letters"])
     trace = Trace()
     spoken = _normalize_once(text, trace)
-    if spoken and spoken != text and not AMOUNT_WORDS.issuperset(_WORD.findall(spoken)):
+    if spoken and spoken != text:
         spoken = _repeat(lambda each: _normalize_once(each, trace), spoken)
     return spoken, tuple(trace.steps), tuple(trace.left_out)
 
@@ -110,6 +110,12 @@ def join_blocks(blocks: Iterable[tuple[Block, str, Trace]]) -> str:
     return "".join(parts)
 
 
+def _is_of_amounts(text: str) -> bool:
+    """Whether a plain text has words of amounts only; prose is known by its first word."""
+    first = _WORD.match(text)
+    return first is not None and first[0] in AMOUNT_WORDS and AMOUNT_WORDS.issuperset(_WORD.findall(text))
+
+
 def _normalize_once(text: str, trace: Trace) -> str:
     from marstts.text.rules.order import (  # 0.2 s
         may_be_read,
@@ -120,6 +126,8 @@ def _normalize_once(text: str, trace: Trace) -> str:
     )
 
     is_plain = _PLAIN.fullmatch(text) is not None
+    if is_plain and _is_of_amounts(text):
+        return text
     if (is_plain or _LETTERS.fullmatch(text)) and not may_be_read(text):
         text = text if is_plain else spell_initialisms(text, trace)
         return text if is_plain or _PLAIN.fullmatch(text) else tidy_punctuation(text)

@@ -84,7 +84,7 @@ class Places:
         while last < num_groups and text.count(" ", start, starts[last]) < NUM_JOINED:
             last += 1  # too few words remain for a group
         end = starts[last] if last < num_groups else len(text)
-        if end - start > MAX_WORD * (last - first) * NUM_JOINED:
+        if end - start > MAX_WORD * (1 + text.count(" ", start, end)):
             new = self._strings.found_within(change.new.translate(EXACT.folded))
             self._put(first, last, [start], [reduce(or_, found[first:last], new)])
         else:
