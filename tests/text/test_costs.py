@@ -7,7 +7,10 @@ import time
 from collections.abc import Callable
 
 import pytest
+from num2words import num2words
 
+from marstts.text.normalize import AMOUNT_WORDS
+from marstts.text.numbers.words import grouped, ordinal, year
 from marstts.text.reading import read_text
 from marstts.text.rules.order import may_be_read
 
@@ -180,6 +183,22 @@ def test_the_words_of_numbers_are_searched_by_no_rule() -> None:
     """They are most of what is spoken of a text of numbers, and each is read a second time."""
     assert not may_be_read("eight million three hundred and twelve, seven")
     assert may_be_read("fifty km") and may_be_read("Dr. Fifty")
+
+
+def test_no_rule_reads_words_of_amounts_in_any_order() -> None:
+    """So texts of them alone are not searched."""
+    rng, words = random.Random(0), sorted(AMOUNT_WORDS)
+    for _ in range(200):
+        parts = (rng.choice(words) + rng.choice([" ", " ", "-", ", ", ". ", "; ", ": ", "! ", "? "]) for _ in range(30))
+        assert not may_be_read("".join(parts) + rng.choice(words))
+
+
+@pytest.mark.parametrize("to", ["cardinal", "ordinal", "year"])
+def test_names_of_numbers_are_those_of_the_library(to: str) -> None:
+    """It is asked for small ones alone: each takes as long as a short sentence."""
+    name = {"cardinal": grouped, "ordinal": ordinal, "year": year}[to]
+    for number in [*range(1, 2100, 7), *range(1900, 2025), 3000, 4004, 9999]:
+        assert name(str(number)) == num2words(number, to=to).replace(",", "")
 
 
 def test_words_that_no_rule_matches_are_final() -> None:

@@ -6,7 +6,8 @@ import random
 
 import pytest
 
-from marstts.text.rules.engine import RuleList, rule
+from marstts.text.rules.characters import fold_characters
+from marstts.text.rules.engine import RuleList, Trace, rule
 from marstts.text.rules.needed import SHAPE, needed_strings
 from marstts.text.rules.order import MARKUP, RULES
 
@@ -83,6 +84,20 @@ def test_letters_of_a_set_are_needed_as_a_shape(pattern: str, same: str) -> None
     assert not any(any(string in " 1 b " for string in each) for each in sets)
 
 
+@pytest.mark.parametrize(
+    ("pattern", "spaces"),
+    [
+        (r"(?<![A-Za-z])[0-9]+(?=\w)", 0),
+        ("[0-9]+ km(?= away)(?! from)", 3),
+        ("(?<=in )(?:one|two or three) {0,3}[^a]", 7),
+        (r"(?<!x )\S+[^\s.]+\Z", 0),
+        ("(?: [a-z])*", float("inf")),
+    ],
+)
+def test_the_most_spaces_of_a_match_follow_from_the_pattern(pattern: str, spaces: float) -> None:
+    assert needed_strings(pattern).spaces == spaces
+
+
 def test_a_text_without_needed_strings_holds_no_match() -> None:
     rng = random.Random(3)
     num_matches = 0
@@ -94,6 +109,31 @@ def test_a_text_without_needed_strings_holds_no_match() -> None:
                 num_matches += 1
                 assert single[each.name, each.source].may_apply(text), (each.name, text)
     assert num_matches > 500
+
+
+def test_a_long_text_is_read_as_by_every_rule_in_order() -> None:
+    """Rules are tried in groups of words that hold what they need, also behind what other rules changed."""
+    rng = random.Random(5)
+    rules = RuleList(RULES)
+    num_changes = 0
+    for size in [*range(20, 200, 9), 400]:
+        words = [rng.choice(FRAGMENTS) + rng.choice(["", "", "word", "a b c d e f g"]) for _ in range(size)]
+        text = expected = fold_characters(" ".join(words))
+        for each in RULES:
+            changed = each.apply(expected, Trace())
+            num_changes += changed is not None
+            expected = expected if changed is None else changed.text
+        assert rules.apply(text, Trace()) == expected
+        assert rules.may_apply(text) and rules.may_apply(f"{'word ' * size}5 km")
+        assert not rules.may_apply("word " * size)
+    assert num_changes > 200
+
+
+def test_what_is_far_apart_in_a_long_text_is_no_match() -> None:
+    found = RuleList([rule("distance", r"[0-9]+ km", "far")])
+    apart = "5 " + "word " * 60 + "km"
+    assert not found.may_apply(apart) and found.may_apply(f"{apart} 5 km")
+    assert found.apply(f"{apart} 5 km", Trace()) == f"{apart} far"
 
 
 def test_digits_of_other_scripts_count_as_digits() -> None:

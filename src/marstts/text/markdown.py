@@ -21,6 +21,8 @@ from marstts.text.stage_directions import is_direction
 class LineKind(str, Enum):
     """Kind of a line."""
 
+    __hash__ = str.__hash__  # of every block, which is looked up by it; that of `Enum` takes longer
+
     PLAIN = "text"
     HEADING = "heading"
     ITEM = "list item"

@@ -17,7 +17,7 @@ from marstts.text.placeholders import read_placeholders
 from marstts.text.rules.characters import fold_characters
 from marstts.text.rules.engine import Step, Trace
 from marstts.text.rules.punctuation import tidy_punctuation
-from marstts.text.sentences import close
+from marstts.text.sentences import NUMBER_WORDS, ORDINALS, close
 from marstts.text.stage_directions import leave_out_directions
 
 MAX_PASSES = 12
@@ -29,9 +29,16 @@ _PLAIN = re.compile(r"[A-Za-z][a-z]*(?:(?:[,;:.?!]? |-|')[A-Za-z][a-z]*)*[.?!]?"
 symbol, no initialism."""
 
 
+_LETTERS = re.compile(r"[A-Za-z]+(?:(?:[,;:.?!]? |-|')[A-Za-z]+)*[.?!]?")
+"""The same with capitals anywhere, of which initialisms alone are read where no rule reads them."""
+
 _PLAIN_NUMBER = re.compile("(?P<digits>0|(?!911(?![0-9]))[1-9][0-9]{0,30})(?P<mark>[.,;:!?]?)")
 """Digits alone in a block, with one mark at most, which the last rule reads unless they are a telephone number: a text
 may be lines of numbers, each of which is a new one."""
+
+_WORD = re.compile("[^ ,.;:?!-]+")
+AMOUNT_WORDS = (NUMBER_WORDS - ORDINALS) | {"and", "point", "minus", "to", "dollar", "dollars", "cent", "cents"}
+"""Words that no rule reads, in any order: what is spoken of a text of numbers is often nothing else."""
 
 _OTHER_SCRIPTS = re.compile(
     "(?P<letters>[\u3041-\u3096\u30a1-\u30fa\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3]+)[\u3002\uff0c\uff01\uff1f]?"
@@ -103,11 +110,27 @@ def join_blocks(blocks: Iterable[tuple[Block, str, Trace]]) -> str:
     return "".join(parts)
 
 
-def _normalize_once(text: str, trace: Trace) -> str:
-    from marstts.text.rules.order import may_be_read, read_markup, read_signs, read_written_forms  # 0.2 s
+def _is_of_amounts(text: str) -> bool:
+    """Whether a plain text has words of amounts only; prose is known by its first word."""
+    first = _WORD.match(text)
+    return first is not None and first[0] in AMOUNT_WORDS and AMOUNT_WORDS.issuperset(_WORD.findall(text))
 
-    if _PLAIN.fullmatch(text) and not may_be_read(text):
+
+def _normalize_once(text: str, trace: Trace) -> str:
+    from marstts.text.rules.order import (  # 0.2 s
+        may_be_read,
+        read_markup,
+        read_signs,
+        read_written_forms,
+        spell_initialisms,
+    )
+
+    is_plain = _PLAIN.fullmatch(text) is not None
+    if is_plain and _is_of_amounts(text):
         return text
+    if (is_plain or _LETTERS.fullmatch(text)) and not may_be_read(text):
+        text = text if is_plain else spell_initialisms(text, trace)
+        return text if is_plain or _PLAIN.fullmatch(text) else tidy_punctuation(text)
     text = read_placeholders(leave_out_directions(text, trace), trace)
     text = fold_characters(read_markup(text, trace), trace)
     if not text:

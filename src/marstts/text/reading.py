@@ -165,15 +165,10 @@ def _closed(segment: Segment) -> Segment:
 
 
 def _segment(text: str, pause_seconds: float, style: Segment) -> Segment:
-    """A segment in the style of another; `replace` takes much longer, and a long text has many."""
-    return Segment(
-        text=text,
-        pause_seconds=pause_seconds,
-        rate=style.rate,
-        voice=style.voice,
-        duration=style.duration,
-        boundary=style.boundary,
-    )
+    """A segment in the style of another, without `__init__`, which takes much longer: a long text has many."""
+    segment = object.__new__(Segment)
+    vars(segment).update(vars(style), text=text, pause_seconds=pause_seconds)
+    return segment
 
 
 def _read_segment(part: Segment, manner: Manner) -> Iterator[Passage]:

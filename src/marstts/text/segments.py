@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 
 from marstts.errors import ConfigError
 
@@ -27,6 +28,8 @@ VOICE_MARK = r"\[[Vv][Oo][Ii][Cc][Ee]:\s?(?P<voice>[^\[\]\n]{0,80})\]"
 
 class Boundary(str, Enum):
     """What ends with a segment, from which the length of the usual pause follows."""
+
+    __hash__ = str.__hash__  # of every sentence; that of `Enum` takes longer
 
     SENTENCE = "sentence"
     HEADING = "heading"
@@ -57,8 +60,12 @@ class Pauses:
 
     def added(self, boundary: Boundary) -> float:
         """Seconds in addition to the usual pause after a sentence."""
-        before = self.paragraph if boundary is Boundary.SCENE else SENTENCE_PAUSE_SECONDS
-        return round(float(getattr(self, boundary.value)) - before, 6)
+        return self._added[boundary]
+
+    @cached_property
+    def _added(self) -> dict[Boundary, float]:
+        before = {each: self.paragraph if each is Boundary.SCENE else SENTENCE_PAUSE_SECONDS for each in Boundary}
+        return {each: round(float(getattr(self, each.value)) - before[each], 6) for each in Boundary}
 
 
 @dataclass(frozen=True)

@@ -49,18 +49,29 @@ def cardinal(digits: str) -> str:
 @lru_cache(maxsize=4096)
 def _named(number: int, to: str = "cardinal") -> str:
     """Words of a number, of a rank (`ordinal`) or of a `year`."""
-    from num2words import num2words  # 0.06 s
+    from num2words import num2words  # 0.06 s; 0.1 ms for a number, so that it is asked for small ones
 
     rest = number % 1000
-    if number < 1000 or to == "year" or (to == "ordinal" and not rest):
+    if number < 100 or (to == "ordinal" and not rest) or (to == "year" and number >= 10_000):
         return num2words(number, to=to).replace(",", "")
+    if number < 1000 or to == "year":
+        return _named_of_hundreds(*divmod(number, 100), to)
     groups = []
-    for scale in SCALES:  # each group alone: a text has few different ones, and `num2words` takes 0.2 ms for a number
+    for scale in SCALES:  # each group alone, as a text has few different ones
         number, group = divmod(number, 1000)
         if group and scale:
             groups.append(f"{_named(group)} {scale}")
     last = [_named(rest, to)] if rest else []
     return " ".join(groups[::-1]) + (" and " if 0 < rest < 100 else " " if rest else "") + "".join(last)
+
+
+def _named_of_hundreds(hundreds: int, rest: int, to: str) -> str:
+    """The same of at least 100 and less than 1000, or of a year of three or four digits."""
+    if to == "year" and rest and (rest >= 10 or hundreds % 10):
+        return f"{_named(hundreds)} {'oh-' if rest < 10 else ''}{_named(rest)}"
+    if to == "year" and not hundreds % 10:
+        return _named(100 * hundreds + rest)
+    return f"{_named(hundreds)} hundred{f' and {_named(rest, to)}' if rest else 'th' if to == 'ordinal' else ''}"
 
 
 def grouped(digits: str) -> str:

@@ -10,15 +10,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache, partial
 from itertools import accumulate, chain, pairwise
 from typing import NamedTuple
 
-from marstts.text.rules.needed import EXACT, LENGTH, SHAPE, Needed, StringsOfRules, needed_strings
+from marstts.text.rules.needed import LENGTH, NUM_RECENT, Needed, StringsOfRules, needed_strings
+from marstts.text.rules.places import Change, Places
 
-MAX_SEARCHED_AGAIN = 200
-"""Characters of texts in which all strings are searched again after a rule changed them; in longer ones the new
-parts alone are searched, and strings that are gone count as found."""
+MAX_UNDIVIDED = 200
+"""Characters of the longest text in which a rule is tried as a whole."""
 
 _BESIDE = LENGTH - 1
 """Characters beside a part with which it may make a string."""
@@ -77,29 +77,28 @@ class Rule:
         """Sets of strings of each of which a text that the pattern matches has one at least."""
         return needed_strings(self.source)
 
-    def apply(self, text: str, trace: Trace) -> tuple[str, str]:
-        """`text` with every match read, and what is new in it: the words, each with the characters beside it."""
-        first = self.pattern.search(text)
-        if first is None:
-            return text, ""
+    def apply(self, text: str, trace: Trace, first: int = 0) -> Change | None:
+        """`text` with every match from `first` on read; None where nothing changes."""
         parts: list[str] = []
         new: list[str] = []
-        place = 0
-        for match in self.pattern.finditer(text, first.start()):
+        start = place = 0
+        for match in self.pattern.finditer(text, first):
             words = self.read(match)
             if words is None or words == match[0]:
                 continue
             trace.record(self.name, match[0], words)
+            if not parts:
+                start = match.start()
             words = _apart(words, match) if self.parted else words
             kept = text[place : match.start()]
             parts += (kept, words)
             new += (kept if len(kept) <= 2 * _BESIDE else f"{kept[:_BESIDE]} {kept[-_BESIDE:]}", words)
             place = match.end()
         if not parts:
-            return text, ""
+            return None
         new.append(text[place : place + _BESIDE])
         parts.append(text[place:])
-        return "".join(parts), "".join(new)
+        return Change("".join(parts), start, place, "".join(new))
 
 
 def _apart(words: str, match: re.Match[str]) -> str:
@@ -141,40 +140,58 @@ class RuleList:
 
     @cached_property
     def _strings(self) -> StringsOfRules:
-        return StringsOfRules([each.needed.exact for each in self.rules], EXACT)
+        return StringsOfRules([each.needed for each in self.rules])
 
     @cached_property
-    def _shapes(self) -> StringsOfRules:
-        return StringsOfRules([each.needed.shape for each in self.rules], SHAPE)
-
-    def _rules_for(self, text: str) -> int:
-        """The bits of the rules that may match; a long text has almost every shape."""
-        rules = self._strings.rules_for(text)
-        return rules & self._shapes.rules_for(text) if rules and len(text) <= MAX_SEARCHED_AGAIN else rules
+    def _places(self) -> Callable[[str], Places]:
+        return lru_cache(maxsize=NUM_RECENT)(partial(Places, self._strings))
 
     def may_apply(self, text: str) -> bool:
-        """Whether the pattern of one of the rules matches in `text`."""
-        waiting = self._rules_for(text)
+        """Whether the pattern of one of the rules may match in `text`: false only if none does."""
+        if len(text) > MAX_UNDIVIDED:
+            places = self._places(text)
+            found = (places.first_match(each, self.rules[each].pattern, text) for each in _bits_set(places.rules))
+            return any(first is not None for first in found)
+        waiting = self._strings.rules_for(text)
         return waiting != 0 and any(self.rules[index].pattern.search(text) for index in _bits_set(waiting))
 
     def apply(self, text: str, trace: Trace, stage: int = 0) -> str:
         """`text` after every rule of a stage in order."""
-        strings, rules_of_stage = self._strings, self._stages[stage]
-        waiting = self._rules_for(text) & rules_of_stage
-        found: int | None = None  # in a long text, once it was changed
+        if len(text) > MAX_UNDIVIDED:
+            return self._apply_in_places(text, trace, stage)
+        rules_of_stage = self._stages[stage]
+        waiting = self._strings.rules_for(text) & rules_of_stage
         while waiting:
             lowest = waiting & -waiting
-            changed, new = self.rules[lowest.bit_length() - 1].apply(text, trace)
+            rule = self.rules[lowest.bit_length() - 1]
             waiting ^= lowest
-            if changed is text:
+            first = rule.pattern.search(text)
+            if first is None:
                 continue
-            if len(changed) > MAX_SEARCHED_AGAIN:
-                found = (strings.found(text) if found is None else found) | strings.found(new)
-                waiting = strings.rules_of(found)
-            else:
-                found, waiting = None, self._rules_for(changed)
-            text = changed
-            waiting &= rules_of_stage & -(lowest << 1)  # the rules that are still to come
+            changed = rule.apply(text, trace, first.start())
+            if changed is not None:
+                text = changed.text
+                waiting = self._strings.rules_for(text) & rules_of_stage & -(lowest << 1)  # those still to come
+        return text
+
+    def _apply_in_places(self, text: str, trace: Trace, stage: int) -> str:
+        """The same for a long text."""
+        rules_of_stage = self._stages[stage]
+        places = self._places(text)
+        waiting = places.rules & rules_of_stage
+        while waiting:
+            lowest = waiting & -waiting
+            index = lowest.bit_length() - 1
+            rule = self.rules[index]
+            waiting ^= lowest
+            first = places.first_match(index, rule.pattern, text)
+            if first is None:
+                continue
+            changed = rule.apply(text, trace, first)
+            if changed is not None:
+                places = places.changed(changed, len(changed.text) - len(text))
+                text = changed.text
+                waiting = places.rules & rules_of_stage & -(lowest << 1)
         return text
 
 

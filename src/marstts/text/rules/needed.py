@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, reduce
 from importlib import import_module
 from itertools import product
-from operator import add
-from string import ascii_lowercase, ascii_uppercase
+from math import inf
+from operator import add, or_
+from string import ascii_letters, ascii_lowercase, ascii_uppercase
 from typing import Any, NamedTuple
 
 MAX_SET = 256
@@ -29,14 +30,23 @@ LENGTH, SHAPE_LENGTH = 3, 5
 MAX_SHORT = 40
 """Characters of texts that are remembered with all their digits as one, such as lines of numbers."""
 
+NUM_JOINED = 8
+"""Words of a group of a long text (`places`); a match of fewer spaces stands within a group and the next."""
+
 NUM_RECENT = 64
 """Texts that are remembered as they are: one that no rule changes is asked about several times in a row."""
+
+MAX_REPEATED = 10_000
+"""Repetitions from which on a pattern counts as unbounded."""
 
 NUM_SHORT = 1024
 NUM_WORDS = 8192
 
 _UNKNOWN = frozenset(("",))
 """The ends of a text of which nothing is known."""
+
+_WITHOUT_SPACE = frozenset(("CATEGORY_WORD", "CATEGORY_DIGIT", "CATEGORY_NOT_SPACE"))
+"""Classes of characters that hold no white space."""
 
 _OTHER_CASES = {"s": "\u017f", "k": "\u212a", "i": "\u0130\u0131"}
 """Characters that a letter also matches where case is ignored."""
@@ -61,6 +71,9 @@ class Needed(NamedTuple):
     shape: tuple[frozenset[str], ...]
     """Sets of strings of its shape, in which small letters and capitals are one character each as well."""
 
+    spaces: float
+    """White space at most in a match, in what must stand beside it and in what must not follow."""
+
 
 def needed_strings(source: str) -> Needed:
     """Sets of strings; every match, with what stands around it, has one of each within a word or beside it.
@@ -70,10 +83,10 @@ def needed_strings(source: str) -> Needed:
     try:
         tree = import_module("re._parser").parse(source)
     except ImportError:
-        return Needed((), ())
+        return Needed((), (), inf)
     ignores_case = bool(tree.state.flags & re.IGNORECASE) or re.search(r"\(\?[aLmsux]*i", source) is not None
     exact, shape = (_rarest_sets(_Needs(ignores_case, each).of(tree, _UNKNOWN)[0]) for each in (EXACT, SHAPE))
-    return Needed(exact, shape)
+    return Needed(exact, shape, _num_spaces(tree))
 
 
 def _rarest_sets(found: Iterable[frozenset[str]]) -> tuple[frozenset[str], ...]:
@@ -87,61 +100,79 @@ def _rarest_sets(found: Iterable[frozenset[str]]) -> tuple[frozenset[str], ...]:
 class StringsOfRules:
     """Which of several rules a text can match, by the strings that each of them needs."""
 
-    def __init__(self, needs: Sequence[Sequence[frozenset[str]]], alphabet: Alphabet) -> None:
-        """`needs`: the sets of each rule."""
-        self._size, self._alphabet = len(needs), alphabet
-        self._bits: dict[str, int] = {}
-        self._always = 0
+    def __init__(self, needs: Sequence[Needed]) -> None:
+        """`needs`: what each rule needs."""
+        self._size = len(needs)
+        self._every = (1 << self._size) - 1
+        self.far = sum(1 << index for index, each in enumerate(needs) if each.spaces >= NUM_JOINED)
+        """The bits of the rules that may match more words than those that are searched together."""
+        self._exact: dict[str, int] = {}
+        self._shapes: dict[str, int] = {}
+        self._always = self._enter(self._exact, [each.exact for each in needs], 0)
+        self._always |= self._enter(self._shapes, [each.shape for each in needs], NUM_SETS)
+        self._characters = frozenset("".join(self._exact) + "".join(self._shapes) + ascii_letters) - {" "}
+        self._of_word: Callable[[str], int] = lru_cache(maxsize=NUM_WORDS)(self._bits_of)
+        self._of_shape: Callable[[str], int] = lru_cache(maxsize=NUM_SHORT)(self._bits_of_shape)
+        self._every_shape = reduce(or_, self._shapes.values(), 0)
+        self._of_short: Callable[[str], int] = lru_cache(maxsize=NUM_SHORT)(self._of_text)
+        self.rules_for: Callable[[str], int] = lru_cache(maxsize=NUM_RECENT)(self._rules_for)
+        """A number whose bit N is set unless a text lacks what rule N needs."""
+
+    def _enter(self, bits: dict[str, int], needs: Sequence[Sequence[frozenset[str]]], first: int) -> int:
+        """Enter the bits of every string, from set `first` on; returns those of the sets that are not needed."""
+        always = 0
         for index, sets in enumerate(needs):
             for place in range(NUM_SETS):
-                bit = 1 << (place * self._size + index)
+                bit = 1 << ((first + place) * self._size + index)
                 if place >= len(sets):
-                    self._always |= bit
+                    always |= bit
                     continue
                 for string in sets[place]:
                     assert string.strip(), "every text has spaces"
-                    self._bits[string] = self._bits.get(string, 0) | bit
-        self._characters = frozenset("".join(self._bits)) - {" "}
-        self._of_word: Callable[[str], int] = lru_cache(maxsize=NUM_WORDS)(self._bits_of)
-        self._of_short: Callable[[str], int] = lru_cache(maxsize=NUM_SHORT)(self._of_text)
-        self.found: Callable[[str], int] = lru_cache(maxsize=NUM_RECENT)(self._found)
-        """A number that stands for the strings in a text; `|` joins those of two texts."""
+                    bits[string] = bits.get(string, 0) | bit
+        return always
 
-        self.rules_for: Callable[[str], int] = lru_cache(maxsize=NUM_RECENT)(
-            lambda text: self.rules_of(self.found(text))
-        )
-        """A number whose bit N is set unless a text lacks what rule N needs."""
-
-    def rules_of(self, found: int) -> int:
-        """The same from the strings that were found."""
-        every = (1 << self._size) - 1
-        for _ in range(NUM_SETS):
-            every &= found
-            found >>= self._size
-        return every
-
-    def _found(self, text: str) -> int:
-        text = text.translate(self._alphabet.folded)
+    def _rules_for(self, text: str) -> int:
+        text = text.translate(EXACT.folded)
         return self._of_short(text) if len(text) <= MAX_SHORT else self._of_text(text)
 
     def _of_text(self, text: str) -> int:
-        found = self._always
-        if self._characters.isdisjoint(text):  # letters of other scripts, of which a text may have thousands
-            return found
-        for word in set(text.split(" ")):
-            found |= self._of_word(word)
-        return found
+        return self.rules_of(self.found(text.split(" ")))
+
+    def found(self, words: Iterable[str]) -> int:
+        """A number that stands for the strings in words of a folded text; `|` joins those of two texts."""
+        return reduce(or_, map(self._of_word, words))
+
+    def found_within(self, text: str) -> int:
+        """The same of a folded text of which all shapes count as found, as in long words."""
+        return _joined_bits(self._exact, f" {text} ", LENGTH) | self._every_shape | self._always
+
+    def rules_of(self, found: int) -> int:
+        """The rules of which every set was found: the bits that all of `2 * NUM_SETS` numbers have, side by side."""
+        num_sets = 2 * NUM_SETS
+        while num_sets > 1:
+            num_sets //= 2
+            found &= found >> (num_sets * self._size)
+        return found & self._every
 
     def _bits_of(self, word: str) -> int:
-        word, found = f" {word} ", 0
-        runs: Iterable[str] = word
-        within = set(word)
-        for start in range(1, self._alphabet.length):
-            runs = list(map(add, runs, word[start:]))
-            within.update(runs)
-        for string in self._bits.keys() & within:
-            found |= self._bits[string]
-        return found
+        if self._characters.isdisjoint(word):  # letters of other scripts, of which a text may have thousands
+            return self._always
+        shape = self._of_shape(word.translate(SHAPE.folded)) if len(word) <= MAX_SHORT else self._every_shape
+        return _joined_bits(self._exact, f" {word} ", LENGTH) | shape | self._always
+
+    def _bits_of_shape(self, word: str) -> int:
+        return _joined_bits(self._shapes, f" {word} ", SHAPE_LENGTH)
+
+
+def _joined_bits(bits: Mapping[str, int], text: str, longest: int) -> int:
+    """The bits of all strings of up to `longest` characters in a text."""
+    runs = list(text)
+    strings = set(runs)
+    for start in range(1, longest):
+        runs = list(map(add, runs, text[start:]))
+        strings.update(runs)
+    return reduce(or_, filter(None, map(bits.get, strings)), 0)
 
 
 class _Needs:
@@ -300,6 +331,48 @@ def _is_like(strings: frozenset[str], other: frozenset[str]) -> bool:
         return False
     pairs = zip(sorted(strings, key=_weight), sorted(other, key=_weight), strict=True)
     return all(one in two or two in one for one, two in pairs)
+
+
+def _num_spaces(parts: Iterable[tuple[Any, Any]]) -> float:
+    """White space in the longest match of a parsed pattern, and in what is looked at beside it."""
+    return sum(_num_spaces_of(str(kind), value) for kind, value in parts)
+
+
+def _num_spaces_of(kind: str, value: Any) -> float:
+    match kind:
+        case "LITERAL":
+            return int(chr(value).isspace())
+        case "IN":
+            return int(_may_be_space(value))
+        case "MAX_REPEAT" | "MIN_REPEAT" | "POSSESSIVE_REPEAT":
+            _, most, item = value
+            spaces = _num_spaces(item)
+            return spaces * (inf if most >= MAX_REPEATED else most) if spaces else 0
+        case "SUBPATTERN":
+            return _num_spaces(value[3])
+        case "ATOMIC_GROUP":
+            return _num_spaces(value)
+        case "ASSERT":
+            return _num_spaces(value[1])
+        case "ASSERT_NOT":
+            return 0 if value[0] < 0 else _num_spaces(value[1])
+        case "BRANCH":
+            return max(map(_num_spaces, value[1]))
+        case "AT":
+            return 0
+        case "NOT_LITERAL" | "ANY":
+            return 1
+    return inf
+
+
+def _may_be_space(items: list[tuple[Any, Any]]) -> bool:
+    """Whether a set may match white space."""
+    categories = {str(value) for kind, value in items if str(kind) == "CATEGORY"}
+    if str(items[0][0]) == "NEGATE":
+        return "CATEGORY_SPACE" not in categories
+    others = [item for item in items if str(item[0]) != "CATEGORY"]
+    members = _members(others)
+    return not categories <= _WITHOUT_SPACE or members is None or any(map(str.isspace, members))
 
 
 def _members(items: list[tuple[Any, Any]]) -> list[str] | None:
