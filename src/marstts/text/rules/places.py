@@ -33,7 +33,7 @@ class Change(NamedTuple):
 
 
 class Places:
-    """The groups of words of a text, and which rules may match in each and the next.
+    """The groups of words of a text, and which rules may match from each on.
 
     A group has `NUM_JOINED` words, up to twice as many where words remain, and fewer if the text has.
     """
@@ -59,12 +59,12 @@ class Places:
             found = pattern.search(text)
             return None if found is None else found.start()
         groups = [group for group, rules in enumerate(self._rules) if rules & bit]
-        starts, num_groups = self._starts, len(self._starts)
+        starts, num_groups, num_searched = self._starts, len(self._starts), self._strings.num_groups(index)
         for place, group in enumerate(groups):
             if place == 0 or group > groups[place - 1] + 1:
                 start = starts[group]
             if place + 1 == len(groups) or groups[place + 1] > group + 1:
-                end = starts[group + 3] if group + 3 < num_groups else len(text)
+                end = starts[group + num_searched] if group + num_searched < num_groups else len(text)
                 if (found := pattern.search(text, start, end)) is not None:
                     return found.start()
         return None
@@ -110,6 +110,6 @@ class Places:
         groups, before = self._found, max(first - 1, 0)
         behind = min(first + len(starts), len(groups))
         self._rules[before:last] = [
-            self._strings.rules_of(groups[place] | groups[min(place + 1, len(groups) - 1)])
+            self._strings.rules_beginning(groups[place], groups[min(place + 1, len(groups) - 1)])
             for place in range(before, behind)
         ]
