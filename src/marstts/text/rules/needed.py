@@ -148,17 +148,17 @@ class StringsOfRules:
 
     def _of_text(self, text: str) -> int:
         words = text.split(" ")
-        return self.rules_of(self.found(words) if len(text) > MAX_LONE else reduce(or_, map(self._of_lone, words)))
+        return self.rules_of(self.found(words) if len(text) > MAX_LONE else self._found_in_few(words))
 
-    def _of_lone(self, word: str) -> int:
-        """The bits of a word in a short text, all shapes if its own is a new one: noise has it never again."""
-        bits = self._of_word.get(word)
-        if bits is not None:
-            return bits
-        shape = word.translate(SHAPE.folded)
-        if shape in self._of_shape or not self._comes_first(shape):
-            return self._of_word[word]
-        return self.found_within(word)
+    def _found_in_few(self, words: Iterable[str]) -> int:
+        """The same as `found` of a short text; a word with a new shape, as noise has, counts as one of every shape."""
+        found, new = 0, []
+        for word in words:
+            if word not in self._of_word and self._is_new_shape(word.translate(SHAPE.folded)):
+                new.append(word)
+            else:
+                found |= self._of_word[word]
+        return found | self.found_within(" ".join(new)) if new else found
 
     def found(self, words: Iterable[str]) -> int:
         """A number that stands for the strings in words of a folded text; `|` joins those of two texts."""
@@ -190,15 +190,16 @@ class StringsOfRules:
         if len(word) > MAX_SHORT:
             return self.found_within(word)
         shape = word.translate(SHAPE.folded)
-        if len(word) > MAX_SEARCHED and shape not in self._of_shape and self._comes_first(shape):
+        if len(word) > MAX_SEARCHED and self._is_new_shape(shape):
             return self.found_within(word)
         return _joined_bits(self._exact, f" {word} ", LENGTH) | self._of_shape[shape]
 
     def _bits_of_shape(self, word: str) -> int:
         return _joined_bits(self._shapes, f" {word} ", SHAPE_LENGTH) << self._shape_place | self._always
 
-    def _comes_first(self, shape: str) -> bool:
-        if shape in self._seen_once:
+    def _is_new_shape(self, shape: str) -> bool:
+        """Whether a shape was neither searched nor asked about before."""
+        if shape in self._of_shape or shape in self._seen_once:
             return False
         if len(self._seen_once) >= NUM_WORDS:
             self._seen_once.clear()
