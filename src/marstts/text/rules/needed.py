@@ -114,6 +114,7 @@ class StringsOfRules:
         self.far = sum(1 << index for index, each in enumerate(needs) if each.spaces >= NUM_JOINED)
         """The bits of the rules that may match more words than those that are searched together."""
         self._near = sum(1 << index for index, each in enumerate(needs) if each.spaces == 0)
+        self._wide = self._every ^ self._near
         self._exact: dict[str, int] = {}
         self._shapes: dict[str, int] = {}
         self._shape_place = NUM_SETS * self._size
@@ -178,7 +179,7 @@ class StringsOfRules:
 
     def rules_beginning(self, group: int, following: int) -> int:
         """The rules that may match from one group of words on, by what was found in it and in the next."""
-        return (self.rules_of(group) & self._near) | (self.rules_of(group | following) & ~self._near)
+        return (self.rules_of(group) & self._near) | (self.rules_of(group | following) & self._wide)
 
     def num_groups(self, index: int) -> int:
         """Groups of words in which a match of a rule stands that is not `far`."""
