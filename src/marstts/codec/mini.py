@@ -254,7 +254,7 @@ class MiniCodec:
         return self.config.timbre_width
 
     def timbre_embedding(self, waveform: Waveform) -> NDArray[np.float32]:
-        """The timbre embedding of a recording, (V,) float32 of root mean square 1; resamples if its rate differs.
+        """The timbre embedding of a recording, (V,) float32 of root mean square about 1; resamples if its rate differs.
 
         What follows the first `MAX_TIMBRE_SECONDS` is not used. ConfigError from a codec without timbre conditioning,
         AudioError without a sample.
