@@ -129,6 +129,32 @@ def test_a_long_text_is_read_as_by_every_rule_in_order() -> None:
     assert num_changes > 200
 
 
+@pytest.mark.parametrize("size", [6, 12, 18, 40, 300])
+def test_noise_is_read_as_by_every_rule_in_order(size: int) -> None:
+    """Each word is new, and so is its shape: what takes long to search counts as found until the text comes again."""
+    rng = random.Random(size)
+    rules = RuleList(RULES)
+    noise = ["".join(rng.choice("aZ09.-/$%:&= ") for _ in range(size - 5)) for _ in range(20)]
+    texts = [fold_characters(each + rng.choice([" 5 km", "Dr. X", "$5.30"])) for each in noise]
+    num_changed = 0
+    for text in texts * 2:
+        expected = text
+        for each in RULES:
+            changed = each.apply(expected, Trace())
+            expected = expected if changed is None else changed.text
+        num_changed += expected != text
+        assert rules.apply(text, Trace()) == expected
+    assert num_changed > 20
+
+
+def test_a_rule_of_one_word_is_tried_wherever_the_word_stands() -> None:
+    found = RuleList([rule("code", r"(?<![A-Z0-9])[A-Z][0-9](?![A-Z0-9])", "code", parted=False)])
+    for place in range(0, 60, 3):
+        words = ["word"] * 60
+        words[place] = "(A5)"
+        assert found.apply(" ".join(words), Trace()).split(" ")[place] == "(code)"
+
+
 def test_what_is_far_apart_in_a_long_text_is_no_match() -> None:
     found = RuleList([rule("distance", r"[0-9]+ km", "far")])
     apart = "5 " + "word " * 60 + "km"

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from functools import lru_cache
+from functools import cache, lru_cache
+from types import ModuleType
 
 from marstts.text.blocks import Block, cut_blocks
 from marstts.text.numbers.words import year_or_number
@@ -116,29 +117,30 @@ def _is_of_amounts(text: str) -> bool:
     return first is not None and first[0] in AMOUNT_WORDS and AMOUNT_WORDS.issuperset(_WORD.findall(text))
 
 
-def _normalize_once(text: str, trace: Trace) -> str:
-    from marstts.text.rules.order import (  # 0.2 s
-        may_be_read,
-        read_markup,
-        read_signs,
-        read_written_forms,
-        spell_initialisms,
-    )
+@cache
+def _order() -> ModuleType:
+    """The module of all rules, imported for the first text: it takes 0.2 s, and to look it up some microseconds."""
+    from marstts.text.rules import order
 
+    return order
+
+
+def _normalize_once(text: str, trace: Trace) -> str:
+    order = _order()
     is_plain = _PLAIN.fullmatch(text) is not None
     if is_plain and _is_of_amounts(text):
         return text
-    if (is_plain or _LETTERS.fullmatch(text)) and not may_be_read(text):
-        text = text if is_plain else spell_initialisms(text, trace)
+    if (is_plain or _LETTERS.fullmatch(text)) and not order.may_be_read(text):
+        text = text if is_plain else order.spell_initialisms(text, trace)
         return text if is_plain or _PLAIN.fullmatch(text) else tidy_punctuation(text)
     text = read_placeholders(leave_out_directions(text, trace), trace)
-    text = fold_characters(read_markup(text, trace), trace)
+    text = fold_characters(order.read_markup(text, trace), trace)
     if not text:
         return ""
-    text = read_written_forms(text, trace)
+    text = order.read_written_forms(text, trace)
     if _PLAIN.fullmatch(text):
         return text
-    text = read_signs(text, trace)
+    text = order.read_signs(text, trace)
     if _PLAIN.fullmatch(text):
         return text
     text = tidy_punctuation(text)

@@ -30,8 +30,15 @@ LENGTH, SHAPE_LENGTH = 3, 5
 MAX_SHORT = 40
 """Characters of texts that are remembered with all their digits as one, such as lines of numbers."""
 
+MAX_LONE = 20
+"""Characters of texts in which it takes longer to search the shape of a new word than to try a few rules more."""
+
+MAX_SEARCHED = 16
+"""Characters of words of which the shape is searched at once; that of a longer one when it comes again."""
+
 NUM_JOINED = 8
-"""Words of a group of a long text (`places`); a match of fewer spaces stands within a group and the next."""
+"""Words of a group of a long text (`places`); a match of fewer spaces stands within a group and the next, and one of
+none within a group."""
 
 NUM_RECENT = 64
 """Texts that are remembered as they are: one that no rule changes is asked about several times in a row."""
@@ -39,7 +46,7 @@ NUM_RECENT = 64
 MAX_REPEATED = 10_000
 """Repetitions from which on a pattern counts as unbounded."""
 
-NUM_SHORT = 1024
+NUM_SHORT = 2048
 NUM_WORDS = 8192
 
 _UNKNOWN = frozenset(("",))
@@ -106,24 +113,28 @@ class StringsOfRules:
         self._every = (1 << self._size) - 1
         self.far = sum(1 << index for index, each in enumerate(needs) if each.spaces >= NUM_JOINED)
         """The bits of the rules that may match more words than those that are searched together."""
+        self._near = sum(1 << index for index, each in enumerate(needs) if each.spaces == 0)
+        self._wide = self._every ^ self._near
         self._exact: dict[str, int] = {}
         self._shapes: dict[str, int] = {}
-        self._always = self._enter(self._exact, [each.exact for each in needs], 0)
-        self._always |= self._enter(self._shapes, [each.shape for each in needs], NUM_SETS)
+        self._shape_place = NUM_SETS * self._size
+        self._always = self._enter(self._exact, [each.exact for each in needs])
+        self._always |= self._enter(self._shapes, [each.shape for each in needs]) << self._shape_place
+        self._every_shape = reduce(or_, self._shapes.values(), 0) << self._shape_place | self._always
         self._characters = frozenset("".join(self._exact) + "".join(self._shapes) + ascii_letters) - {" "}
-        self._of_word: Callable[[str], int] = lru_cache(maxsize=NUM_WORDS)(self._bits_of)
-        self._of_shape: Callable[[str], int] = lru_cache(maxsize=NUM_SHORT)(self._bits_of_shape)
-        self._every_shape = reduce(or_, self._shapes.values(), 0)
+        self._of_word = _Remembered(self._bits_of, NUM_WORDS)
+        self._of_shape = _Remembered(self._bits_of_shape, NUM_SHORT)
+        self._seen_once: set[str] = set()
         self._of_short: Callable[[str], int] = lru_cache(maxsize=NUM_SHORT)(self._of_text)
         self.rules_for: Callable[[str], int] = lru_cache(maxsize=NUM_RECENT)(self._rules_for)
         """A number whose bit N is set unless a text lacks what rule N needs."""
 
-    def _enter(self, bits: dict[str, int], needs: Sequence[Sequence[frozenset[str]]], first: int) -> int:
-        """Enter the bits of every string, from set `first` on; returns those of the sets that are not needed."""
+    def _enter(self, bits: dict[str, int], needs: Sequence[Sequence[frozenset[str]]]) -> int:
+        """Enter the bits of every string; returns those of the sets that are not needed."""
         always = 0
         for index, sets in enumerate(needs):
             for place in range(NUM_SETS):
-                bit = 1 << ((first + place) * self._size + index)
+                bit = 1 << (place * self._size + index)
                 if place >= len(sets):
                     always |= bit
                     continue
@@ -137,15 +148,26 @@ class StringsOfRules:
         return self._of_short(text) if len(text) <= MAX_SHORT else self._of_text(text)
 
     def _of_text(self, text: str) -> int:
-        return self.rules_of(self.found(text.split(" ")))
+        words = text.split(" ")
+        return self.rules_of(self.found(words) if len(text) > MAX_LONE else self._found_in_few(words))
+
+    def _found_in_few(self, words: Iterable[str]) -> int:
+        """The same as `found` of a short text; a word with a new shape, as noise has, counts as one of every shape."""
+        found, new = 0, []
+        for word in words:
+            if word not in self._of_word and self._is_new_shape(word.translate(SHAPE.folded)):
+                new.append(word)
+            else:
+                found |= self._of_word[word]
+        return found | self.found_within(" ".join(new)) if new else found
 
     def found(self, words: Iterable[str]) -> int:
         """A number that stands for the strings in words of a folded text; `|` joins those of two texts."""
-        return reduce(or_, map(self._of_word, words))
+        return reduce(or_, map(self._of_word.__getitem__, words))
 
     def found_within(self, text: str) -> int:
         """The same of a folded text of which all shapes count as found, as in long words."""
-        return _joined_bits(self._exact, f" {text} ", LENGTH) | self._every_shape | self._always
+        return _joined_bits(self._exact, f" {text} ", LENGTH) | self._every_shape
 
     def rules_of(self, found: int) -> int:
         """The rules of which every set was found: the bits that all of `2 * NUM_SETS` numbers have, side by side."""
@@ -155,14 +177,48 @@ class StringsOfRules:
             found &= found >> (num_sets * self._size)
         return found & self._every
 
+    def rules_beginning(self, group: int, following: int) -> int:
+        """The rules that may match from one group of words on, by what was found in it and in the next."""
+        return (self.rules_of(group) & self._near) | (self.rules_of(group | following) & self._wide)
+
+    def num_groups(self, index: int) -> int:
+        """Groups of words in which a match of a rule stands that is not `far`."""
+        return 1 if self._near >> index & 1 else 2
+
     def _bits_of(self, word: str) -> int:
         if self._characters.isdisjoint(word):  # letters of other scripts, of which a text may have thousands
             return self._always
-        shape = self._of_shape(word.translate(SHAPE.folded)) if len(word) <= MAX_SHORT else self._every_shape
-        return _joined_bits(self._exact, f" {word} ", LENGTH) | shape | self._always
+        if len(word) > MAX_SHORT:
+            return self.found_within(word)
+        shape = word.translate(SHAPE.folded)
+        if len(word) > MAX_SEARCHED and self._is_new_shape(shape):
+            return self.found_within(word)
+        return _joined_bits(self._exact, f" {word} ", LENGTH) | self._of_shape[shape]
 
     def _bits_of_shape(self, word: str) -> int:
-        return _joined_bits(self._shapes, f" {word} ", SHAPE_LENGTH)
+        return _joined_bits(self._shapes, f" {word} ", SHAPE_LENGTH) << self._shape_place | self._always
+
+    def _is_new_shape(self, shape: str) -> bool:
+        """Whether a shape was neither searched nor asked about before."""
+        if shape in self._of_shape or shape in self._seen_once:
+            return False
+        if len(self._seen_once) >= NUM_WORDS:
+            self._seen_once.clear()
+        self._seen_once.add(shape)
+        return True
+
+
+class _Remembered(dict[str, int]):
+    """The bits of the last words: those of another are computed when it is looked up."""
+
+    def __init__(self, compute: Callable[[str], int], most: int) -> None:
+        self._compute, self._most = compute, most
+
+    def __missing__(self, word: str) -> int:
+        if len(self) >= self._most:
+            self.clear()
+        bits = self[word] = self._compute(word)
+        return bits
 
 
 def _joined_bits(bits: Mapping[str, int], text: str, longest: int) -> int:

@@ -22,14 +22,18 @@ _TIGHT_MARK = re.compile(r"([.,;:?!])(?=[A-Za-z])")
 
 def tidy_punctuation(text: str) -> str:
     """One mark where several meet, none at the start, spaces where print has them."""
-    text = _DOT_INSIDE.sub(" dot ", text)  # file names and the like
+    text = _DOT_INSIDE.sub(" dot ", text) if "." in text else text  # file names and the like
     text = _QUOTES.sub('"', text) if '""' in text else text
     text = _APOSTROPHES.sub("'", text) if "''" in text else text
     text = _DASHES.sub(" - ", text) if "-" in text else text
-    text = " " + _SPACES.sub(" ", text).strip() + " "
+    text = f" {_one_space(text).strip()} "
     text = _MARKS.sub(lambda match: _strongest(match[0]), text)
     text = _TIGHT_MARK.sub(r"\1 ", text)
-    return _SPACES.sub(" ", text).strip(" -").lstrip(" .,;:?!-")
+    return _one_space(text).strip(" -").lstrip(" .,;:?!-")
+
+
+def _one_space(text: str) -> str:
+    return _SPACES.sub(" ", text) if "  " in text else text
 
 
 @lru_cache(maxsize=1024)
