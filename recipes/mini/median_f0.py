@@ -1,10 +1,10 @@
 """Gives a codec's timbre embeddings the median F0 of their reference: a network that tells it from spectra.
 
-Usage: python recipes/mini/median_f0.py CODEC SPEAKER FOLDER --recordings MANIFEST [--steps 1500] [--seed 0]
+Usage: python recipes/mini/median_f0.py CODEC SPEAKER FOLDER --recordings MANIFEST [--f0 FILE] [--steps 1500] [--seed 0]
 
 CODEC: an exported codec without `timbre_f0_width`.  SPEAKER: the folder of the speaker encoder that its timbre
-embeddings depend on (campplus.py).  FOLDER: the codec is written here.  MANIFEST: a corpus with its f0.jsonl.
-Needs the extra train; some ten minutes of a core for 4,000 recordings.
+embeddings depend on (campplus.py).  FOLDER: the codec is written here.  MANIFEST: a corpus.  FILE: its contours
+(swift_f0.py; default: f0.jsonl next to it).  Needs the extra train; some ten minutes of a core for 4,000 recordings.
 
 The median takes the direction of the embedding that the decoder's projections amplify least; they no longer read it.
 The pitch predictor does not either, before pitch.py has trained it. A timbre encoder of another name makes voices
@@ -82,9 +82,9 @@ def hear(model: MiniCodecModel, recording: Recording, f0: NDArray[np.float32]) -
     return Heard(mels, torch.from_numpy(octaves).float(), torch.from_numpy(voiced).float())
 
 
-def corpus(model: MiniCodecModel, manifest: Path, rng: random.Random) -> dict[str, list[Heard]]:
+def corpus(model: MiniCodecModel, manifest: Path, file: Path, rng: random.Random) -> dict[str, list[Heard]]:
     """The recordings of each speaker, each twice."""
-    f0, found = read_f0(manifest.parent / F0Config().file), dict[str, list[Heard]]()
+    f0, found = read_f0(file), dict[str, list[Heard]]()
     for utterance in read_for_training(manifest):
         contour = f0.get(utterance.id)
         if utterance.split != "train" or contour is None:
@@ -170,6 +170,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     for name in ("codec", "speaker", "folder"):
         parser.add_argument(name, type=Path)
+    parser.add_argument("--f0", type=Path)
     parser.add_argument("--recordings", type=Path, required=True)
     parser.add_argument("--steps", type=int, default=1500)
     parser.add_argument("--seed", type=int, default=0)
@@ -177,7 +178,8 @@ def main() -> None:
     torch.manual_seed(options.seed)
     rng = random.Random(options.seed)
     model, network = with_network(load_codec(options.codec))
-    people = list(corpus(model, options.recordings, rng).values())
+    contours = options.f0 or options.recordings.parent / F0Config().file
+    people = list(corpus(model, options.recordings, contours, rng).values())
     rng.shuffle(people)
     apart = max(1, round(HELD_OUT * len(people)))
     if len(people) - apart < 1:
@@ -193,7 +195,7 @@ def main() -> None:
     record = PartProvenance(
         command=command_line(),
         commit=commit(),
-        data={"recordings": files_hash(options.recordings)},
+        data={"recordings": files_hash(options.recordings, contours)},
         parent=str(options.codec),
         date=date.today().isoformat(),
         note="Timbre embeddings hold the median F0 of the reference; the decoder does not read it",

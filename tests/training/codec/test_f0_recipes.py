@@ -7,7 +7,7 @@ import json
 import re
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ from marstts.speaker.mini_model import MiniEncoderModel
 from marstts_lab.data.manifest import Utterance, write_manifest
 from marstts_lab.data.mined_takes import GeneratedHalf, MinedTake, PlannedTake, shard_path, write_takes
 from marstts_lab.training.codec.export import export_codec, load_codec
-from marstts_lab.training.codec.losses import SpeakerEmbedding
+from marstts_lab.training.codec.losses import SpeakerEmbedding, read_f0
 
 pytestmark = pytest.mark.slow
 
@@ -85,6 +85,37 @@ def opened(name: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 @pytest.fixture
 def recipe(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return opened("pitch", monkeypatch)
+
+
+def test_f0_by_swift_f0_is_on_the_grid_of_other_contours_and_of_few_recordings_of_a_speaker(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    class Tracker:
+        """A frame every 16 ms: its number in hertz from 100 on; every fifth one is unsure."""
+
+        def __init__(self, threads: int) -> None: ...
+
+        def detect(self, samples: np.ndarray, sample_rate: int) -> SimpleNamespace:
+            frames = np.arange(len(samples) // 256)
+            return SimpleNamespace(
+                pitch_hz=100.0 + frames,
+                confidence=np.where(frames % 5, 0.9, 0.2),
+                timestamps=frames * 256 / sample_rate,
+            )
+
+    monkeypatch.setitem(sys.modules, "swift_f0", SimpleNamespace(SwiftF0=Tracker))
+    spec = importlib.util.spec_from_file_location("swift_recipe", RECIPES / "swift_f0.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    monkeypatch.setattr(
+        sys, "argv", ["swift_f0.py", str(folder / "utterances.jsonl"), str(tmp_path / "f0.jsonl"), "--most", "3"]
+    )
+    module.main()
+    contours = read_f0(tmp_path / "f0.jsonl")
+    assert len(contours) == 6 and all(len(contour) == 100 for contour in contours.values())
+    for value, hertz in enumerate(next(iter(contours.values()))):
+        near = [frame for frame in range(62) if abs(frame * 0.016 - value * 0.01) < 0.0081] or [61]
+        assert hertz in [100 + frame if frame % 5 else 0 for frame in near], value
 
 
 def medians(codec: Path, folder: Path) -> dict[str, float]:
