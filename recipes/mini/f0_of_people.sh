@@ -18,7 +18,7 @@ mkdir -p "$out"
 marstts doctor --extra train --folder "$work" --free-gb 1
 
 echo "1. F0 of the recordings, and takes in their voices."
-[ -e "$out/f0.jsonl" ] || python "$here/swift_f0.py" "$work/people/utterances.jsonl" "$out/f0.jsonl"
+[ -e "$out/f0.jsonl" ] || python "$here/f0_by_swift.py" "$work/people/utterances.jsonl" "$out/f0.jsonl"
 marstts preference mine "$parent" --references "$work/people/utterances.jsonl" --texts "$here/text/modern.tsv.gz" \
     --output "$out/takes" --config "$here/mine_f0.toml" --workers "$cores"
 

@@ -4,7 +4,7 @@ Usage: python recipes/mini/median_f0.py CODEC SPEAKER FOLDER --recordings MANIFE
 
 CODEC: an exported codec without `timbre_f0_width`.  SPEAKER: the folder of the speaker encoder that its timbre
 embeddings depend on (campplus.py).  FOLDER: the codec is written here.  MANIFEST: a corpus.  FILE: its contours
-(swift_f0.py; default: f0.jsonl next to it).  Needs the extra train; some ten minutes of a core for 4,000 recordings.
+(f0_by_swift.py; default: f0.jsonl next to it).  Needs the extra train; some ten minutes of a core for 4,000 recordings.
 
 The median takes the direction of the embedding that the decoder's projections amplify least; they no longer read it.
 The pitch predictor does not either, before pitch.py has trained it. A timbre encoder of another name makes voices

@@ -6,7 +6,7 @@ Usage: python recipes/mini/pitch.py CODEC SPEAKER FOLDER (--pairs FILE [...] | -
 CODEC: an exported codec.  SPEAKER: the folder of the speaker encoder that its timbre embeddings depend on
 (campplus.py).  FOLDER: the codec is written here.  FILE: pairs of a model's own takes (pairs_of_sounds.py).  TAKES: a
 folder of `marstts preference mine`.  MANIFEST: a corpus in whose voices takes are spoken, too.  F0: its contours
-(swift_f0.py; default: f0.jsonl next to it).  TEACHER: the codec whose F0 takes have, if not CODEC itself.  Needs the
+(f0_by_swift.py; default: f0.jsonl next to it).  TEACHER: the codec whose F0 takes have, if not CODEC itself.  Needs the
 extra train; minutes of a core.
 
 Predicted F0 used to fall by 12 to 20 semitones in the soft tail of a take, for trackers find such values in the noise

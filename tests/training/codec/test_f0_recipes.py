@@ -104,11 +104,11 @@ def test_f0_by_swift_f0_is_on_the_grid_of_other_contours_and_of_few_recordings_o
             )
 
     monkeypatch.setitem(sys.modules, "swift_f0", SimpleNamespace(SwiftF0=Tracker))
-    spec = importlib.util.spec_from_file_location("swift_recipe", RECIPES / "swift_f0.py")
+    spec = importlib.util.spec_from_file_location("swift_recipe", RECIPES / "f0_by_swift.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     monkeypatch.setattr(
-        sys, "argv", ["swift_f0.py", str(folder / "utterances.jsonl"), str(tmp_path / "f0.jsonl"), "--most", "3"]
+        sys, "argv", ["f0_by_swift.py", str(folder / "utterances.jsonl"), str(tmp_path / "f0.jsonl"), "--most", "3"]
     )
     module.main()
     contours = read_f0(tmp_path / "f0.jsonl")

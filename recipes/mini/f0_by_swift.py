@@ -1,6 +1,6 @@
 """Writes the F0 of a corpus by swift-f0, as `marstts prepare f0` does by WORLD: for median_f0.py and pitch.py.
 
-Usage: python recipes/mini/swift_f0.py MANIFEST FILE [--most 8] [--seed 0]
+Usage: python recipes/mini/f0_by_swift.py MANIFEST FILE [--most 8] [--seed 0]
 
 MANIFEST: utterances.jsonl.  FILE: one JSON line per recording.  --most: recordings of a speaker, drawn at random.
 Needs swift-f0 (MIT); five minutes of a core for three hours.
