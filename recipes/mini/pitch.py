@@ -1,12 +1,13 @@
 """Trains the codec's pitch predictor: contour of the codes, median of the voice, and held in soft sound.
 
 Usage: python recipes/mini/pitch.py CODEC SPEAKER FOLDER (--pairs FILE [...] | --takes TAKES [...])
-       [--recordings MANIFEST] [--teacher CODEC] [--steps 600] [--seed 0]
+       [--recordings MANIFEST [--f0 F0]] [--teacher CODEC] [--steps 600] [--seed 0]
 
 CODEC: an exported codec.  SPEAKER: the folder of the speaker encoder that its timbre embeddings depend on
 (campplus.py).  FOLDER: the codec is written here.  FILE: pairs of a model's own takes (pairs_of_sounds.py).  TAKES: a
-folder of `marstts preference mine`.  MANIFEST: a corpus with its f0.jsonl, in whose voices takes are spoken, too.
-TEACHER: the codec whose F0 takes have, if not CODEC itself.  Needs the extra train; minutes of a core.
+folder of `marstts preference mine`.  MANIFEST: a corpus in whose voices takes are spoken, too.  F0: its contours
+(f0_by_swift.py; default: f0.jsonl next to it).  TEACHER: the codec whose F0 takes have, if not CODEC itself.  Needs the
+extra train; minutes of a core.
 
 Predicted F0 used to fall by 12 to 20 semitones in the soft tail of a take, for trackers find such values in the noise
 of recordings' tails. The teacher is a predictor's own F0: frames within `SOFT_BELOW_PEAK_DB` of the loudest one keep
@@ -135,9 +136,9 @@ class Reader:
             found.append(as_take(self.model, self.teacher, as_codes(list(take.forward.codes)), *timbres))
         return found
 
-    def voices(self, manifest: Path, rng: random.Random, most: int) -> dict[str, list[Voice]]:
+    def voices(self, manifest: Path, file: Path, rng: random.Random, most: int) -> dict[str, list[Voice]]:
         """The voices of up to `most` recordings of a corpus by speaker, people in turn."""
-        f0 = read_f0(manifest.parent / F0Config().file)
+        f0 = read_f0(file)
         utterances = [u for u in read_for_training(manifest) if u.split == "train" and is_voiced(f0.get(u.id))]
         rng.shuffle(utterances)
         found: dict[str, list[Voice]] = {}
@@ -222,10 +223,15 @@ def train(model: MiniCodecModel, choose: Chooser, held_out: list[tuple[Take, Voi
     pitch.load_state_dict(average.module.state_dict())
 
 
+def contours_of(options: argparse.Namespace) -> Path:
+    """The file with the F0 of the recordings."""
+    return Path(options.f0 or options.recordings.parent / F0Config().file)
+
+
 def data_of(options: argparse.Namespace) -> dict[str, str]:
     """Digests of what was read, by kind."""
     takes = [path for folder in options.takes for path in sorted(folder.glob(TAKES_PATTERN))]
-    recordings = [options.recordings] if options.recordings else []
+    recordings = [options.recordings, contours_of(options)] if options.recordings else []
     return {
         name: files_hash(*files)
         for name, files in (("pairs", options.pairs), ("takes", takes), ("recordings", recordings))
@@ -246,6 +252,7 @@ def main() -> None:
         parser.add_argument(name, type=Path)
     parser.add_argument("--pairs", nargs="+", type=Path, default=[])
     parser.add_argument("--takes", nargs="+", type=Path, default=[])
+    parser.add_argument("--f0", type=Path)
     parser.add_argument("--recordings", type=Path)
     parser.add_argument("--teacher", type=Path)
     parser.add_argument("--most-takes", type=int, default=1000)
@@ -266,7 +273,10 @@ def main() -> None:
     people: list[list[Voice]] = []
     if options.recordings:
         people = [
-            voices for _, voices in sorted(reader.voices(options.recordings, rng, options.most_recordings).items())
+            voices
+            for _, voices in sorted(
+                reader.voices(options.recordings, contours_of(options), rng, options.most_recordings).items()
+            )
         ]
         rng.shuffle(people)
     apart = round(HELD_OUT * len(people))

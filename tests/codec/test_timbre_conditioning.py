@@ -42,6 +42,7 @@ VOICED = PLAIN.model_copy(
         "recognizer_layers": 2,
         "recognizer_width": 64,
         "timbre_speaker_size": 5,
+        "timbre_f0_width": 8,
     }
 )
 SPEAKER = MiniEncoderConfig(size=5, width=12, blocks=1, sample_rate=16_000, fft_size=256, hop=160, num_mels=20)
@@ -202,11 +203,28 @@ def test_a_codec_is_exported_with_the_speaker_encoder_that_it_depends_on(speaker
 
 def test_an_untrained_speaker_embedding_changes_nothing() -> None:
     torch.manual_seed(0)
-    model, mels = MiniCodecModel(VOICED).eval(), torch.randn(2, 12, 40)
+    config = VOICED.model_copy(update={"timbre_f0_width": 0})
+    model, mels = MiniCodecModel(config).eval(), torch.randn(2, 12, 40)
     with torch.no_grad():
         torch.testing.assert_close(model.timbre_from(mels, torch.randn(2, 5)), model.timbre_encoder(mels))
-        changed = random_model(VOICED)
+        changed = random_model(config)
         assert not torch.allclose(changed.timbre_from(mels, torch.ones(2, 5)), changed.timbre_encoder(mels))
+
+
+def test_a_timbre_embedding_holds_the_median_f0_of_its_reference_in_one_direction() -> None:
+    with_f0, mels = random_model(VOICED), torch.randn(2, 12, 40)
+    without = MiniCodecModel(VOICED.model_copy(update={"timbre_f0_width": 0})).eval()
+    without.load_state_dict({name: value for name, value in with_f0.state_dict().items() if "timbre_f0" not in name})
+    with_f0.timbre_f0.direction.copy_(F.normalize(torch.arange(6.0), dim=0))
+    with torch.no_grad():
+        ours, plain = (one.timbre_from(mels, torch.ones(2, 5)) for one in (with_f0, without))
+        octaves, weights = with_f0.timbre_f0.of_frames(mels)
+        mean = (octaves * weights).sum(dim=1) / weights.sum(dim=1)
+        torch.testing.assert_close(ours @ with_f0.timbre_f0.direction, 2 * mean)
+        across = torch.eye(6) - torch.outer(with_f0.timbre_f0.direction, with_f0.timbre_f0.direction)
+        torch.testing.assert_close(ours @ across, plain @ across)
+        louder = with_f0.timbre_f0(mels + 1.5)
+        torch.testing.assert_close(louder, mean)
 
 
 def test_a_bundle_keeps_the_speaker_encoder_of_its_codec(folder: Path, tmp_path: Path) -> None:
@@ -249,7 +267,7 @@ def test_the_timbre_encoder_is_a_speaker_encoder_whose_name_changes_with_its_wei
     np.testing.assert_array_equal(encoder.embed(noise(0.1)), codec.timbre_embedding(noise(0.1)))
     speaker = load_encoder(codec.folder / SPEAKER_FOLDER)
     assert encoder.size == 6 and encoder.name == codec.timbre_encoder == timbre_encoder_name(model, speaker)
-    for part in ("timbre_encoder.project.bias", "timbre_speaker.linear.bias"):
+    for part in ("timbre_encoder.project.bias", "timbre_speaker.linear.bias", "timbre_f0.project.bias"):
         trained_on = copy.deepcopy(model)
         with torch.no_grad():
             trained_on.get_parameter(part).add_(0.1)
@@ -266,6 +284,8 @@ def test_a_codec_folder_names_its_timbre_encoder_or_has_none() -> None:
         MiniCodecFolder(name="tiny", timbre_encoder="timbre-1", model=PLAIN)
     with pytest.raises(ValueError, match="timbre_speaker_size needs a timbre embedding"):
         MiniCodecConfig(timbre_speaker_size=5)
+    with pytest.raises(ValueError, match="timbre_f0_width needs a timbre embedding"):
+        MiniCodecConfig(timbre_f0_width=5)
 
 
 @pytest.mark.slow

@@ -95,6 +95,9 @@ class MiniCodecConfig(Config):
     """Lowest mel bands of a reference that are encoded (80 of 100 at 24 kHz: up to 6.4 kHz)."""
     timbre_speaker_size: int = Field(0, ge=0, le=4096)
     """Length S of the embedding, by a published speaker encoder, that timbre embeddings depend on, too; 0 = none."""
+
+    timbre_f0_width: int = Field(0, ge=0, le=1024)
+    """Width of the network that tells the median F0 of a reference, which timbre embeddings hold, too; 0 = none."""
     recognizer_layers: int = Field(0, ge=0, le=64)
     """Layers of the frozen recognizer whose features the encoder reads, too; 0 = spectra alone."""
     recognizer_width: int = Field(384, ge=64, le=2048, multiple_of=64)
@@ -165,6 +168,8 @@ class MiniCodecConfig(Config):
             raise ValueError(f"timbre_mels is {self.timbre_mels}, but there are only {self.num_mels} mel bands")
         if self.timbre_speaker_size and not self.timbre_width:
             raise ValueError("timbre_speaker_size needs a timbre embedding: set timbre_width")
+        if self.timbre_f0_width and not self.timbre_width:
+            raise ValueError("timbre_f0_width needs a timbre embedding: set timbre_width")
         return self
 
 
@@ -249,7 +254,7 @@ class MiniCodec:
         return self.config.timbre_width
 
     def timbre_embedding(self, waveform: Waveform) -> NDArray[np.float32]:
-        """The timbre embedding of a recording, (V,) float32 of root mean square 1; resamples if its rate differs.
+        """The timbre embedding of a recording, (V,) float32 of root mean square about 1; resamples if its rate differs.
 
         What follows the first `MAX_TIMBRE_SECONDS` is not used. ConfigError from a codec without timbre conditioning,
         AudioError without a sample.

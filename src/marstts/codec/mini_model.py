@@ -299,6 +299,9 @@ class MiniCodecModel(nn.Module):
         self.timbre_speaker: SpeakerTimbre | None = None
         if config.timbre_speaker_size:
             self.timbre_speaker = SpeakerTimbre(config.timbre_speaker_size, config.timbre_width)
+        self.timbre_f0: MedianF0 | None = None
+        if config.timbre_f0_width:
+            self.timbre_f0 = MedianF0(config.timbre_mels, config.timbre_f0_width, config.timbre_width)
         basis = torch.from_numpy(mel_filterbank(config.sample_rate, config.fft_size, config.num_mels))
         self.register_buffer("mel_basis", basis, persistent=False)
         self.register_buffer("window", torch.from_numpy(hann(config.fft_size).copy()), persistent=False)
@@ -329,10 +332,10 @@ class MiniCodecModel(nn.Module):
         """log-mel (B, M, F) of references, speaker embeddings (B, S) or None -> timbre embeddings (B, V)."""
         assert self.timbre_encoder is not None, "a codec without timbre embeddings has no timbre encoder"
         timbre = cast(Tensor, self.timbre_encoder(mels))
-        if self.timbre_speaker is None:
-            return timbre
-        assert speaker is not None, "this codec's timbre embeddings depend on a speaker embedding"
-        return rms_norm(timbre + self.timbre_speaker(speaker).float())
+        if self.timbre_speaker is not None:
+            assert speaker is not None, "this codec's timbre embeddings depend on a speaker embedding"
+            timbre = rms_norm(timbre + self.timbre_speaker(speaker).float())
+        return timbre if self.timbre_f0 is None else self.timbre_f0.mark(timbre, self.timbre_f0(mels))
 
     def encode(
         self, samples: Tensor, frequency_factors: Tensor | None = None, inside: Tensor | None = None
@@ -461,6 +464,7 @@ def pulse_train(pitch: Tensor, config: MiniCodecConfig, before: Tensor) -> Tenso
 # The mini codec's global timbre embedding: what every frame of a recording has in common, in addition to its codes.
 #     reference ─ log-mel, lower bands ─ ConvNeXt at 46.875 Hz ─ attentive statistics ─┬─► timbre embedding
 #     reference ─ frozen speaker encoder, if any ─ two layers, and a linear map ───────┘
+#     reference ─ log-mel, lower bands ─ ConvNeXt ─ median F0 ─► one direction of the timbre embedding
 #     timbre embedding ─► gains and shifts of the channels in each of the decoder's blocks
 # A synthesizer always has the voice's embeddings, so the codes need not encode all of the timbre. The zero vector
 # modulates nothing: a decoder without a timbre embedding is the unconditioned one.
@@ -469,6 +473,11 @@ def pulse_train(pitch: Tensor, config: MiniCodecConfig, before: Tensor) -> Tenso
 # are left out, so that a narrow-band reference does not make narrow-band speech. A speaker encoder distinguishes people
 # far better than embeddings that were learned with the decoder, but it ignores the long-term spectrum, which the timbre
 # encoder hears. Shapes: B batch · D width · T positions · V timbre_width · S timbre_speaker_size.
+
+
+MEDIAN_F0_BLOCKS = 3
+F0_SCALE = 2.0
+"""Length of an octave in a timbre embedding, whose length is about 11."""
 
 
 class Modulation(nn.Module):
@@ -535,6 +544,40 @@ class SpeakerTimbre(nn.Module):
     def forward(self, embedding: Tensor) -> Tensor:
         x = embedding * self.size**0.5  # of about unit variance
         return cast(Tensor, self.linear(x) + self.narrow(F.gelu(self.widen(x))))
+
+
+class MedianF0(nn.Module):
+    """log-mel (B, M, F) of a reference -> the median of its F0 (B,), in octaves about the middle pitch.
+
+    A timbre embedding holds it in a direction that the decoder does not read, for the pitch predictor: codes and
+    speaker embeddings tell the F0 of a person to two semitones only.
+    """
+
+    direction: Tensor
+
+    def __init__(self, mels: int, width: int, timbre_width: int) -> None:
+        super().__init__()
+        self.mels = mels
+        self.embed = nn.Conv1d(mels, width, 5, stride=2, padding=2)
+        self.blocks = Blocks(ConvNeXtBlock(width, widen=2) for _ in range(MEDIAN_F0_BLOCKS))
+        self.project = nn.Linear(width, 2)
+        self.register_buffer("direction", F.one_hot(torch.tensor(0), timbre_width).float())
+
+    def forward(self, mels: Tensor) -> Tensor:
+        octaves, weights = self.of_frames(mels)
+        return (octaves * weights).sum(dim=1) / weights.sum(dim=1).clamp(min=1e-4)
+
+    def of_frames(self, mels: Tensor) -> tuple[Tensor, Tensor]:
+        """log-mel (B, M, F) -> octaves about the middle pitch, and probabilities of voice, (B, F / 2) each."""
+        bands = mels[:, : self.mels]
+        bands = bands - bands.mean(dim=(1, 2), keepdim=True)  # whatever the level of the recording
+        octaves, voice = self.project(self.blocks(self.embed(bands)).transpose(1, 2)).float().unbind(dim=2)
+        return octaves, torch.sigmoid(voice)
+
+    def mark(self, timbre: Tensor, octaves: Tensor) -> Tensor:
+        """timbre (B, V), octaves (B,) -> timbre embeddings with this median F0 in their direction, (B, V)."""
+        across = timbre - (timbre @ self.direction)[:, None] * self.direction
+        return across + F0_SCALE * octaves[:, None] * self.direction
 
 
 def rms_norm(x: Tensor) -> Tensor:

@@ -108,7 +108,7 @@ def timbre_encoder_name(model: MiniCodecModel, speaker: nn.Module | None = None)
     if model.timbre_encoder is None:
         return ""
     digest = hashlib.sha256()
-    for part in (model.timbre_encoder, model.timbre_speaker, speaker):
+    for part in (model.timbre_encoder, model.timbre_speaker, model.timbre_f0, speaker):
         for tensor in {} if part is None else part.state_dict().values():
             digest.update(tensor.half().numpy().tobytes())
     return f"timbre-{digest.hexdigest()[:8]}"
