@@ -41,7 +41,7 @@ from marstts_lab.training.speaker.export import load_frozen
 
 WIDTH = 96
 SPEEDS = (0.8, 1.25)
-"""Each recording is heard as it is, and once at a speed between these, with its F0 times as high."""
+"""Each recording is used as it is, and once at a speed between these, with its F0 times as high."""
 
 CROP, BATCH, LEARNING_RATE, WARMUP, EMA_DECAY = 3.0, 12, 2e-3, 50, 0.98
 """Seconds of a training crop; the rest as usual."""
@@ -50,18 +50,18 @@ MAX_SECONDS, HELD_OUT, MIN_VOICED = 12.0, 0.1, 40
 
 
 @dataclass(frozen=True, eq=False)
-class Heard:
+class Labelled:
     """A recording: log-mel (M, F), and F0 in octaves about the middle pitch with voicing, (F / 2,) each."""
 
     mels: Tensor
     octaves: Tensor
     voiced: Tensor
 
-    def crop(self, frames: int, rng: random.Random) -> Heard:
+    def crop(self, frames: int, rng: random.Random) -> Labelled:
         """A part of so many pairs of frames, or all of it where it is no longer."""
         first = rng.randrange(max(1, len(self.voiced) - frames + 1))
         span = slice(first, first + frames)
-        return Heard(self.mels[:, 2 * first : 2 * (first + frames)], self.octaves[span], self.voiced[span])
+        return Labelled(self.mels[:, 2 * first : 2 * (first + frames)], self.octaves[span], self.voiced[span])
 
     @property
     def median(self) -> float:
@@ -70,7 +70,7 @@ class Heard:
 
 
 @torch.no_grad()
-def hear(model: MiniCodecModel, recording: Recording, f0: NDArray[np.float32]) -> Heard:
+def label(model: MiniCodecModel, recording: Recording, f0: NDArray[np.float32]) -> Labelled:
     """A recording at its speed; `f0` is that of the recording as it is."""
     sizes = model.config
     samples = recording.read(sizes.sample_rate, MAX_SECONDS)
@@ -79,24 +79,24 @@ def hear(model: MiniCodecModel, recording: Recording, f0: NDArray[np.float32]) -
     middles = 2 * sizes.hop * (np.arange(mels.shape[1] // 2) + 0.5) / sizes.sample_rate
     hertz, voiced = f0_at(f0, middles * recording.speed)
     octaves = np.log2(hertz * recording.speed / MIDDLE_PITCH)
-    return Heard(mels, torch.from_numpy(octaves).float(), torch.from_numpy(voiced).float())
+    return Labelled(mels, torch.from_numpy(octaves).float(), torch.from_numpy(voiced).float())
 
 
-def corpus(model: MiniCodecModel, manifest: Path, file: Path, rng: random.Random) -> dict[str, list[Heard]]:
+def corpus(model: MiniCodecModel, manifest: Path, file: Path, rng: random.Random) -> dict[str, list[Labelled]]:
     """The recordings of each speaker, each twice."""
-    f0, found = read_f0(file), dict[str, list[Heard]]()
+    f0, found = read_f0(file), dict[str, list[Labelled]]()
     for utterance in read_for_training(manifest):
         contour = f0.get(utterance.id)
         if utterance.split != "train" or contour is None:
             continue
         for speed in (1.0, float(np.exp(rng.uniform(*np.log(SPEEDS))))):
-            heard = hear(model, recording_of(manifest.parent, utterance, speed), contour)
-            if int(heard.voiced.sum()) >= MIN_VOICED:
-                found.setdefault(utterance.speaker, []).append(heard)
+            example = label(model, recording_of(manifest.parent, utterance, speed), contour)
+            if int(example.voiced.sum()) >= MIN_VOICED:
+                found.setdefault(utterance.speaker, []).append(example)
     return found
 
 
-def loss_of(network: MedianF0, batch: list[Heard]) -> Tensor:
+def loss_of(network: MedianF0, batch: list[Labelled]) -> Tensor:
     """Distances of the F0 and the voicing of frames, and of medians."""
     mels = pad_sequence([one.mels.T for one in batch], batch_first=True).transpose(1, 2)
     octaves, voiced = (
@@ -111,13 +111,15 @@ def loss_of(network: MedianF0, batch: list[Heard]) -> Tensor:
 
 
 @torch.no_grad()
-def error_semitones(network: MedianF0, held_out: list[Heard]) -> float:
+def error_semitones(network: MedianF0, held_out: list[Labelled]) -> float:
     """Mean distance of the medians of whole recordings."""
     errors = [abs(float(network(one.mels[None])) - one.median) for one in held_out]
     return 12 * float(np.mean(errors))
 
 
-def train(network: MedianF0, people: list[list[Heard]], held_out: list[Heard], steps: int, rng: random.Random) -> None:
+def train(
+    network: MedianF0, people: list[list[Labelled]], held_out: list[Labelled], steps: int, rng: random.Random
+) -> None:
     """The network becomes the moving average of its weights during training."""
     optimizer = torch.optim.AdamW(network.parameters(), lr=LEARNING_RATE, weight_decay=1e-3)
     average = torch.optim.swa_utils.AveragedModel(
@@ -184,7 +186,7 @@ def main() -> None:
     apart = max(1, round(HELD_OUT * len(people)))
     if len(people) - apart < 1:
         raise DataError(f"{options.recordings}: expected recordings of two people or more with their F0")
-    held_out = [heard for heards in people[:apart] for heard in heards[:2]]
+    held_out = [example for examples in people[:apart] for example in examples[:2]]
     print(f"{len(people)} people, {sum(map(len, people))} recordings at all speeds", flush=True)
     train(network, people[apart:], held_out, options.steps, rng)
     gain = free_a_direction(model, network)
