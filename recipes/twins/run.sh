@@ -34,7 +34,7 @@ done
 echo "3. Bundles, and takes of the same seeds."
 systems=(--system "$parent")
 for twin in bpe bytes flux orpo dpo; do
-    marstts export "$out/$twin" --template "$parent" --name "$twin" --output "$out/bundles/$twin"
+    marstts export "$out/$twin" --template "$parent" --phones none --name "$twin" --output "$out/bundles/$twin"
     systems+=(--system "$out/bundles/$twin")
 done
 marstts evaluate "${systems[@]}" --testset "$testset" --clone shallow --baselines "" --workers "$cores" --output "$out/evaluation"
