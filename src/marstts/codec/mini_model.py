@@ -362,6 +362,7 @@ class MiniCodecModel(nn.Module):
         timbre: Tensor | None = None,
         frequency_factors: Tensor | None = None,
         inside: Tensor | None = None,
+        given: tuple[list[Tensor], Tensor] | None = None,
     ) -> CodecOutput:
         """samples (B, N), N a multiple of the coarsest hop -> their reconstruction from codes.
 
@@ -371,11 +372,14 @@ class MiniCodecModel(nn.Module):
         `pitch`, (B, F) in hertz, is the F0 of the pulses: pulses of another F0 than the speech give small gradients.
         Without it the pitch predicted from the codes is used.
         `frequency_factors` (B,) raise all frequencies of what the encoder reads, so that codes and speaker disagree.
+        `given`: codes per level (B, L / stride), which replace those of the rows (B,) that are True.
         """
         latents, features = self.encode(samples, frequency_factors, inside)
         with torch.autocast(samples.device.type, enabled=False):
             levels, codes, loss = self.quantizer(latents)
-        quantized = torch.stack(levels).sum(dim=0)
+            quantized = torch.stack(levels).sum(dim=0)
+            if given is not None:
+                quantized = torch.where(given[1][:, None, None], self.quantizer.decode(given[0]), quantized)
         octaves = self.decoder.pitch(quantized, timbre).float()
         pitch = to_hertz(octaves.detach()) if pitch is None else pitch
         output = self.synthesize(self.decoder(quantized, timbre), pitch)

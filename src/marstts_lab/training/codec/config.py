@@ -19,6 +19,7 @@ from marstts_lab.training.codec.envelope import EnvelopeConfig
 from marstts_lab.training.codec.generated_codes import GeneratedCodesConfig
 from marstts_lab.training.codec.losses import F0Config, FeaturePredictionConfig, SpeakerConsistencyConfig
 from marstts_lab.training.codec.new_speakers import NewSpeakersConfig
+from marstts_lab.training.codec.predicted_codes import PredictedCodesConfig
 from marstts_lab.training.codec.recognizer_loss import RecognizerConfig
 from marstts_lab.training.loop import LoopConfig
 from marstts_lab.training.optim import ScheduleConfig
@@ -120,6 +121,9 @@ class CodecTrainingConfig(Config):
 
     generated_codes: GeneratedCodesConfig | None = None
     """Codes of a model's takes that are decoded, too, for the speaker consistency loss; None = recordings alone."""
+
+    predicted_codes: PredictedCodesConfig | None = None
+    """Codes of recordings as a model predicts them, which segments are decoded from; None = those of the recordings."""
 
     envelope: EnvelopeConfig | None = None
     """The long-term spectrum of decoded takes and their references; None = no such loss."""

@@ -25,12 +25,27 @@ from marstts_lab.training.codec.augmentation import augment_waveform
 from marstts_lab.training.codec.config import CodecTrainingConfig
 from marstts_lab.training.codec.losses import f0_at, read_f0
 from marstts_lab.training.codec.new_speakers import speed_of
+from marstts_lab.training.codec.predicted_codes import PredictedCodes
 from marstts_lab.training.codec.recordings import Recording, at_speed
 from marstts_lab.training.run_log import CorruptFileLog
 
 MAX_VALIDATION_SEGMENTS = 96
 GAIN_DB = (-9.0, 6.0)
 """Random gain of training segments."""
+
+
+class PredictedRows(NamedTuple):
+    """Codes that replace those of some segments."""
+
+    codes: list[Tensor]
+    """Per level, coarse to fine, (B, T); zeros in rows without predicted codes."""
+
+    is_predicted: Tensor
+    """(B,) bool."""
+
+    def to(self, device: torch.device) -> PredictedRows:
+        """The same on a device."""
+        return PredictedRows([level.to(device) for level in self.codes], self.is_predicted.to(device))
 
 
 class SegmentBatch(NamedTuple):
@@ -61,10 +76,14 @@ class SegmentBatch(NamedTuple):
     people: tuple[tuple[Recording, ...], ...]
     """B, all recordings of the speakers, in the styles and splits of the segments."""
 
+    predicted: PredictedRows | None = None
+    """The segments that are decoded from predicted codes; None where none is."""
+
     def to(self, device: torch.device) -> SegmentBatch:
         """The same batch on a device."""
         samples, around, inside, f0, voiced, reference = (tensor.to(device) for tensor in self[:6])
-        return SegmentBatch(samples, around, inside, f0, voiced, reference, self.recordings, self.people)
+        predicted = None if self.predicted is None else self.predicted.to(device)
+        return SegmentBatch(samples, around, inside, f0, voiced, reference, self.recordings, self.people, predicted)
 
 
 class AudioSegment(NamedTuple):
@@ -78,6 +97,7 @@ class AudioSegment(NamedTuple):
     reference: NDArray[np.float32]
     recording: Recording
     person: tuple[Recording, ...]
+    predicted: tuple[NDArray[np.int64], ...] | None = None
 
 
 WeightedManifest = tuple[Path, float | None]
@@ -124,6 +144,8 @@ class Segments:
         self.config, self.num_corpora = config, len(manifests)
         self.samples = config.segment_patches * config.model.hop_lengths[0]
         self.context = config.model.context_patches * config.model.hop_lengths[0]
+        table = config.predicted_codes
+        self.predicted = None if table is None else PredictedCodes(table, config.model)
         self.known: list[SegmentSource] = []
         self.held_out: list[tuple[int, SegmentSource]] = []
         weights: list[NDArray[np.float64]] = []
@@ -167,6 +189,9 @@ class Segments:
         for index in np.searchsorted(self.cumulative_weights, positions, side="right"):
             segment = self.valid_segment(int(index), rng)
             gain = np.float32(10 ** (rng.uniform(*GAIN_DB) / 20))
+            if segment.predicted is not None:  # its codes say how loud it is
+                segments.append(segment)
+                continue
             both = augment_waveform(
                 np.concatenate([segment.around, segment.reference]) * gain, self.config.model.sample_rate,
                 self.config.augmentation, rng,
@@ -221,6 +246,9 @@ class Segments:
         """
         utterance, model, speed = source.utterance, self.config.model, source.speed
         first = int(position * self.spare_samples(utterance, speed))
+        predicted = self.predicted_codes(source, position, rng)
+        if predicted is not None:
+            first = predicted[0] * model.hop_lengths[0]
         around = self.read(recording_of(source.folder, utterance, speed), first, self.context)
         samples, latent = around[self.context : self.context + self.samples], model.hop_lengths[-1]
         middles = first - self.context + latent * (np.arange(len(around) // latent) + 0.5)
@@ -230,8 +258,22 @@ class Segments:
         reference, recording = self.reference(source, position, rng)
         person = tuple(recording_of(source.folder, sibling, speed) for sibling in source.siblings)
         return AudioSegment(
-            samples, around, inside.astype(np.float32), f0 * np.float32(speed), voiced, reference, recording, person
-        )
+            samples, around, inside.astype(np.float32), f0 * np.float32(speed), voiced, reference, recording, person,
+            None if predicted is None else predicted[1],
+        )  # fmt: skip
+
+    def predicted_codes(
+        self, source: SegmentSource, position: float, rng: np.random.Generator
+    ) -> tuple[int, tuple[NDArray[np.int64], ...]] | None:
+        """Now and then the first patch of a segment and its predicted codes; None where its own codes are used."""
+        table, count = self.config.predicted_codes, self.config.segment_patches
+        if table is None or self.predicted is None or source.speed != 1 or source.utterance.split != "train":
+            return None
+        spare = self.predicted.num_patches(source.utterance.id) - count
+        if rng.uniform() >= table.ratio or spare < 0:
+            return None
+        first = round(position * spare)
+        return first, self.predicted.of(source.utterance.id, first, count)
 
     def reference(
         self, source: SegmentSource, position: float, rng: np.random.Generator
@@ -278,7 +320,18 @@ def stack(segments: Sequence[AudioSegment]) -> SegmentBatch:
     )
     recordings = tuple(segment.recording for segment in segments)
     people = tuple(segment.person for segment in segments)
-    return SegmentBatch(samples.float(), around, inside, f0, voiced, reference, recordings, people)
+    predicted = predicted_rows(segments)
+    return SegmentBatch(samples.float(), around, inside, f0, voiced, reference, recordings, people, predicted)
+
+
+def predicted_rows(segments: Sequence[AudioSegment]) -> PredictedRows | None:
+    """The predicted codes of segments, if any has some."""
+    known = [segment.predicted for segment in segments if segment.predicted is not None]
+    if not known:
+        return None
+    rows = [segment.predicted or tuple(np.zeros_like(level) for level in known[0]) for segment in segments]
+    codes = [torch.from_numpy(np.stack(level)) for level in zip(*rows, strict=True)]
+    return PredictedRows(codes, torch.tensor([segment.predicted is not None for segment in segments]))
 
 
 def recording_of(folder: Path, utterance: Utterance, speed: float = 1.0) -> Recording:

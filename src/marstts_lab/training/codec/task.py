@@ -94,7 +94,7 @@ class CodecTask:
         with autocast(self.device.type, self.config.precision):
             timbre = self.timbre.with_dropout(batch.reference, batch.recordings)
             factors = self.timbre.frequency_factors(timbre)
-            output = self.model(batch.around, batch.f0, timbre, factors, batch.inside)
+            output = self.model(batch.around, batch.f0, timbre, factors, batch.inside, batch.predicted)
             return CodecStep(step, batch, output, None if self.takes is None else self.takes.decode(step))
 
     @torch.no_grad()
