@@ -22,6 +22,8 @@ import miniature_corpora
 from baseline_packages import PACKAGES, environment_of
 from campplus_weights import published
 from forked_commands import KILL_BEFORE, ForkedCommands
+from marstts.bundle import read_info
+from marstts_lab.data.corpus import load_corpus
 from marstts_lab.data.mined_takes import read_takes
 from marstts_lab.data.pairs import read_pairs
 from marstts_lab.training.run_log import read_log
@@ -116,7 +118,18 @@ def test_minis_recipe_runs_whole_from_engines_and_people_to_a_model_and_its_scor
     stages = [load_file(work / stage / "step-00000002" / "codec.safetensors") for stage in LAST_STAGES]
     trained = {name.partition(".")[0] for name in stages[0] if not torch.equal(*(stage[name] for stage in stages))}
     assert trained == {"decoder", "timbre_encoder"}
-    assert (work / "mini" / "bundle.json").is_file() and (work / "evaluation" / "results.md").is_file()
+    predicted = load_file(work / "codec_predicted" / "step-00000002" / "codec.safetensors")
+    before = {name: value.half().float() for name, value in stages[1].items()}  # as exported
+    trained = {
+        name
+        for name in predicted
+        if name.startswith(("decoder.", "timbre_")) and not predicted[name].equal(before[name])
+    }
+    assert trained and not any(name.startswith(("decoder.pitch.", "timbre_")) for name in trained)
+    assert load_corpus(work / "predicted").digest != load_corpus(work / "people_shards").digest
+    codec = read_info(work / "mini").provenance["codec"]
+    assert "codec_predicted" in codec.command
+    assert (work / "evaluation" / "results.md").is_file()
 
 
 def test_the_papers_evaluation_walks_whole_from_ears_to_table_figure_and_listening_test(

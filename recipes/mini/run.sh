@@ -7,11 +7,11 @@
 #   pip install '.[train,synthetic,eval]'
 #
 # PEOPLE_FOLDER holds utterances.tsv and its recordings (people.tsv.gz lists them with sources; docs/data/corpora.md). With it,
-# the codec is trained on people, too, and its decoder further (steps 5 to 7), which needs Kokoro's packages (docs/data/corpora.md).
+# the codec is trained on people, too, and its decoder further (steps 5 to 8), which needs Kokoro's packages (docs/data/corpora.md).
 #
 # Variables: LIMIT trials of the evaluation (all 56); METRICS of the evaluation (default); DEVICE of the codec's training (cpu);
 # WHISPER: folder of a Whisper tiny.en in CTranslate2's format, such as Systran/faster-whisper-tiny.en; CAMPLUS: the published
-# weights of CAM++ (campplus.py), by which step 7 tells the decoder who speaks, and trains it further.
+# weights of CAM++ (campplus.py), by which step 7 tells the decoder who speaks, and trains it further; step 8 needs it, too.
 #
 # What it makes reads letters; phones.sh teaches it to read phones.
 # It does not repeat how the packaged weights came about: codec, identity encoder and MARS6 began with weights of earlier,
@@ -32,7 +32,7 @@ mkdir -p "$work/recipes"
 for config in "$here"/codec*.toml; do
     sed -e "s|\"IDENTITY|\"$work/export/identity|; s|\"CAMPLUS|\"$work/export/campplus|" \
         -e "s|\"TAKES|\"$work/takes|g; s|\"WHISPER|\"$whisper|" \
-        -e "s|\"FORMER|\"$work/codec_adversarial|" "$config" > "$work/recipes/$(basename "$config")"
+        -e "s|\"FORMER|\"$work/codec_adversarial|; s|\"PREDICTED|\"$work/predicted|" "$config" > "$work/recipes/$(basename "$config")"
 done
 train_codec() {  # STAGE OPTIONS
     marstts train codec --config "$work/recipes/$1.toml" --output "$work/$1" --device "${DEVICE:-cpu}" "${@:2}"
@@ -105,8 +105,18 @@ else
         train_codec codec_likeness --init-from "$work/codec_adversarial" "${natural[@]}" "${last[@]}"
     fi
     bundle "$work/export/codec_people" "$work/mini"
+
+    if [ -n "${CAMPLUS:-}" ]; then
+        echo "8. The same on codes that MARS6 predicts for recordings."
+        marstts tokenize "$work/people/utterances.jsonl" --output "$work/people_shards" --workers "$cores" \
+            --codec "$work/export/codec_people" --identity "$work/export/identity" --style "$work/export/style"
+        python "$here/predicted_codes.py" "$work/mini" "$work/people_shards" "$work/predicted"
+        train_codec codec_predicted --init-from "$work/export/codec_people" --data "$work/people/utterances.jsonl" \
+            --export "$work/export/codec_predicted" --name mini-codec-4
+        bundle "$work/export/codec_predicted" "$work/mini"
+    fi
 fi
 
-echo "8. Scores."
+echo "9. Scores."
 marstts evaluate --system "$work/mini" --root "$work/synthetic" --output "$work/evaluation" --workers "$cores" \
     --metrics "${METRICS:-default}" ${LIMIT:+--limit "$LIMIT"}

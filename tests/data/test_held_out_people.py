@@ -149,7 +149,7 @@ def test_the_list_of_recordings_says_who_was_heard_by_which_stage_and_has_no_tes
     lines = content.decode("utf-8").splitlines()
     names = lines[0].split("\t")
     rows = [dict(zip(names, line.split("\t"), strict=True)) for line in lines[1:]]
-    stages = {"codec?", "mars6?", "likeness?", "likeness"}
+    stages = {"codec?", "mars6?", "likeness?", "likeness", "predicted?"}
     assert all(set(row["heard_by"].split()) <= stages for row in rows)
     certain = {f"{row['corpus']}-{row['speaker']}" for row in rows if "likeness" in row["heard_by"].split()}
     assert certain == {"librispeech-4077", "vctk-p236", "vctk-p279"}

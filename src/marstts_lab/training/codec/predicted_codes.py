@@ -1,8 +1,8 @@
 """Codes that a model predicts for recordings by teacher forcing, as input of the codec's decoder.
 
-Upstream: shards of `recipes/mini/predicted_codes.py`, which have the utterances of the corpora.  Downstream: `segments`.
-Ground-truth-aligned training, as of vocoders on the spectrograms that a synthesizer predicts (arXiv:1712.05884, Sec.
-3.3): the codes have the words and the timing of the recording, and what else of it MARS6 does not predict, above all
+Upstream: shards of `recipes/mini/predicted_codes.py`, with the utterances of the corpora.  Downstream: `segments`.
+Ground-truth-aligned training, as of a vocoder on the spectrograms that a synthesizer predicts by teacher forcing
+(arXiv:1712.05884, Sec. 3.1): the codes have the words and the timing of the recording. What they lack of it, above all
 who speaks, the decoder has to take from the timbre embedding. Not in the papers.
 Shapes: T codes of a level.
 """
