@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from marstts.bundle import TOKENIZER_FILE, find_bundle
 from marstts.codec.base import Codes
@@ -26,6 +27,7 @@ from marstts.generation.sampling import draw, keep_nucleus
 from marstts.mars6.config import unpatchify
 from marstts.mars6.model import Mars6
 from marstts.models import load_for_training
+from marstts.nn.attention import KVCache
 from marstts.text.tokenizers.bpe import BPE
 from marstts_lab.data.batching import TrainingItem
 from marstts_lab.data.corpus import Corpus, load_corpus
@@ -65,8 +67,10 @@ def predict(model: Mars6, batch: PretrainBatch, top_p: float, rng: np.random.Gen
     counts = (batch.patch_lengths - 1).tolist()
     vectors = torch.cat([row[:count] for row, count in zip(hidden, counts, strict=True)])
     recorded = torch.cat([row[:count] for row, count in zip(batch.patches, counts, strict=True)])
-    config, token, past = model.config, None, ()
-    tokens = []
+    config = model.config
+    token: Tensor | None = None
+    past: tuple[KVCache, ...] = ()
+    tokens: list[Tensor] = []
     for position, level in enumerate(config.position_levels):
         logits, past = model.local_decoder.step(vectors, token, past)
         token = recorded[:, position]
