@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import io
+import sys
 
 import av
 import numpy as np
 import pytest
 
-from marstts.server.encoders import API_RATE, AudioFormat, EncodedStream
+from marstts.server.encoders import API_RATE, AudioFormat, EncodedStream, WholeFile
 
 STREAMED = [AudioFormat.WAV, AudioFormat.FLAC, AudioFormat.MP3, AudioFormat.OPUS, AudioFormat.AAC]
 SIZES = [1, 0, 7, 1920, 333, 24_000, 11]
@@ -68,3 +70,15 @@ def test_samples_beyond_full_scale_are_clipped():
 def test_no_samples_make_no_error(name: AudioFormat):
     stream = EncodedStream(name, API_RATE, whole=False)
     assert isinstance(stream.push(np.zeros(0, np.float32)) + stream.finish(), bytes)
+
+
+@pytest.mark.parametrize("audio_format", [AudioFormat.WAV, AudioFormat.FLAC])
+def test_a_whole_file_that_is_left_unfinished_says_nothing(audio_format: AudioFormat, monkeypatch):
+    failures: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", failures.append)
+    file = WholeFile(audio_format)
+    file.push(np.zeros(100, np.float32))
+    file.itself = file  # collected in any order
+    del file
+    gc.collect()
+    assert not failures

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from fractions import Fraction
 from typing import Any, Protocol
+from weakref import finalize
 
 import numpy as np
 import soundfile
@@ -162,6 +163,7 @@ class WholeFile:
         container, encoding = format_of(f".{audio_format.value}")
         self._content = io.BytesIO()
         self._file = soundfile.SoundFile(self._content, "w", API_RATE, 1, encoding, format=container)
+        finalize(self, self._file.close)  # where it is left unfinished: before the content, which closing writes to
 
     def push(self, samples: Samples) -> bytes:
         self._file.write(np.clip(samples, -1.0, 1.0))
