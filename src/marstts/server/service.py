@@ -188,7 +188,7 @@ class SpeechService:
         if self.is_closing:
             raise ApiError(503, "The server is stopping.", retry_after=5)
         if body.model is not None and not self.has_model(body.model):
-            sentence = f"There is no model {body.model[:80]!r} here; GET /v1/models lists all."
+            sentence = f"There is no model {body.model[:80]!r} here; the list of models (GET /v1/models) has all names."
             raise ApiError(404, sentence, param="model", code="model_not_found")
         limit = self.settings.limits.input_characters
         if len(body.input) > limit:

@@ -116,7 +116,7 @@ class VoiceStore:
         if found is None:
             raise ApiError(
                 400,
-                f"There is no voice {name[:80]!r}; GET /v1/audio/voices lists all.",
+                f"There is no voice {name[:80]!r}; the list of voices (GET /v1/audio/voices) has all names.",
                 param="voice",
                 code="voice_not_found",
             )
