@@ -169,11 +169,13 @@ def main(
     output: Annotated[Path, typer.Argument(help="JSON file to write.")],
     against: Annotated[Path | None, typer.Option(help="A JSON file of another commit.")] = None,
     voices: Annotated[str, typer.Option(help="Names of packaged voices.")] = "ada,ross",
-    texts: Annotated[int, typer.Option(help="Number of texts.")] = len(TEXTS),
+    texts: Annotated[int, typer.Option(help="Texts at most.")] = 40,
+    file: Annotated[Path | None, typer.Option(help="A text per line, instead of those of this tool.")] = None,
 ) -> None:
     """Write digests of what this commit speaks; exit code 1 where they differ from those of another file."""
     made = {}
-    for name, found in results(voices.split(","), TEXTS[:texts]):
+    spoken = TEXTS if file is None else tuple(file.read_text(encoding="utf-8").splitlines())
+    for name, found in results(voices.split(","), spoken[:texts]):
         made[name] = found
         typer.echo(f"{name}: {found}", err=True)
     output.write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
