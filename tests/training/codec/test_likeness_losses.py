@@ -308,7 +308,7 @@ def test_discriminators_are_trained_alone_at_first_and_then_the_codec(folder: Pa
     assert any(not torch.equal(value, weights[name]) for name, value in state(task).items())
 
 
-def test_a_run_with_all_options_goes_through_the_loop(folder: Path, tmp_path: Path) -> None:
+def test_a_run_with_all_losses_goes_through_the_loop(folder: Path, tmp_path: Path) -> None:
     config = settings(
         folder, loop=LoopConfig(steps=3, log_every=1, validate_every=2), envelope=EnvelopeConfig(),
         adversarial=AdversarialConfig(

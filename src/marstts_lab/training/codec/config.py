@@ -92,7 +92,7 @@ class CodecTrainingConfig(Config):
     loop: LoopConfig
     stage: Stage = Stage.FULL
     adversarial: AdversarialConfig | None = None
-    """None = spectral losses only."""
+    """None = no discriminators."""
 
     batch_size: int = Field(16, gt=0, le=2**14)
     segment_patches: int = Field(12, gt=1, le=2**14)
@@ -117,7 +117,7 @@ class CodecTrainingConfig(Config):
     a codec with `model.recognizer_layers` reads its features, too."""
 
     speaker_consistency: SpeakerConsistencyConfig | None = None
-    """None = spectra and F0 alone."""
+    """None = no such loss."""
 
     generated_codes: GeneratedCodesConfig | None = None
     """Codes of a model's takes that are decoded, too, for the speaker consistency loss; None = recordings alone."""
@@ -133,7 +133,7 @@ class CodecTrainingConfig(Config):
 
     f0: F0Config = F0Config()
     feature_prediction: FeaturePredictionConfig | None = None
-    """None = the codes are trained by spectra and F0 alone."""
+    """None = no such loss."""
 
     speaker_exponent: float = Field(1.0, ge=0, le=1)
     """Speakers with n recordings are sampled in proportion to n to this power: 1 = recordings uniformly, 0 = speakers

@@ -1,6 +1,7 @@
-"""Losses of the mini codec: spectra at several resolutions, and discriminators of spectra.
+"""Losses of the mini codec: spectra at several resolutions, F0, features of a recognizer that the codes predict,
+speaker consistency, and discriminators of spectra.
 
-Upstream: `codec.mini_model` (reconstructions).  Downstream: `task`.
+Upstream: `codec.mini_model` (reconstructions).  Downstream: `terms`, `frozen`.
 Multi-resolution spectral losses after arXiv:1910.11480; multi-resolution spectrogram discriminators after UnivNet
 (arXiv:2106.07889), on log magnitudes; hinge losses and feature matching. The phases of a source-filter decoder are not
 those of the recording, so discriminators of waveforms or complex spectra have nothing to teach it.

@@ -1,8 +1,8 @@
 """Recognizer loss: the features of a frozen speech recognizer's encoder must be equal for output and target.
 
 Upstream: Whisper's encoder in CTranslate2's format (a folder with `model.bin`, as faster-whisper loads it).
-Downstream: `task`. Discriminators make what the codes leave open sound fluent, wrong words included; this loss keeps
-the words. The encoder is `codec.mini_whisper`, because its input needs a gradient.
+Downstream: `terms`, `frozen`. Discriminators make what the codes leave open sound fluent, wrong words included; this
+loss keeps the words. The encoder is `codec.mini_whisper`, because its input needs a gradient.
 Shapes: B batch · N samples · T positions (50 Hz) · D width.
 """
 

@@ -2,8 +2,8 @@
 
 Upstream: `segments`.  Downstream: the run folder (`training.loop`), `export`.
 There are two stages with a configuration each. The full stage trains everything. The decoder stage trains the decoder
-alone: encoder and codebooks, and so every token made before, stay as they are. Both are trained on spectra and F0;
-discriminators may be added.
+alone: encoder and codebooks, and so every token made before, stay as they are. Both are trained on the sum of
+the terms that are configured (`terms`).
 """
 
 from __future__ import annotations
