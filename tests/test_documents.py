@@ -125,6 +125,16 @@ def test_the_python_api_shows_every_setting_with_its_default() -> None:
     assert re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE) == [field.name for field in fields(Speaking)]
 
 
+def test_the_page_on_serving_shows_every_field_of_a_request_for_speech() -> None:
+    pytest.importorskip("starlette")
+    from marstts.server.schemas import SpeechBody
+
+    text = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (`.*?) \|", text, re.MULTILINE)
+    shown = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    assert not SpeechBody.model_fields.keys() - shown
+
+
 @pytest.mark.parametrize("name", ["load", "clone", "open_voice", "speak", "stream", "speak_many"])
 def test_the_python_api_shows_the_parameters_of_each_function(name: str) -> None:
     text = (ROOT / "docs" / "python-api.md").read_text(encoding="utf-8")

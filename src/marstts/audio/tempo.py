@@ -1,6 +1,6 @@
 """Tempo: the same voice, faster or slower, at the same pitch.
 
-Upstream: `synthesis.runner`, which alone changes the tempo of speech.  Downstream: files, players.
+Upstream: `synthesis.runner` and `synthesis.fitting`, which change the tempo of speech.  Downstream: files, players.
 FFmpeg's `atempo` filter (waveform similarity overlap-add, LGPL) by way of PyAV, which the extra `formats` installs.
 """
 
