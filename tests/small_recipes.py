@@ -81,6 +81,8 @@ def copy_mini(folder: Path) -> Path:
         for old, new in MINI:
             content = content.replace(old, new)
         path.write_text(content, encoding="utf-8")
+    wide = recipes / "mini" / "codec_predicted_wide.toml"
+    wide.write_text(wide.read_text(encoding="utf-8").replace("steps = 4", "steps = 6"), encoding="utf-8")  # goes on
     for name in SYNTHETIC:
         path = recipes / "mini" / name
         voices = f"base_voices = {json.dumps(VOICES)}"

@@ -32,10 +32,10 @@ mkdir -p "$work/recipes"
 for config in "$here"/codec*.toml; do
     sed -e "s|\"IDENTITY|\"$work/export/identity|; s|\"CAMPLUS|\"$work/export/campplus|" \
         -e "s|\"TAKES|\"$work/takes|g; s|\"WHISPER|\"$whisper|" \
-        -e "s|\"FORMER|\"$work/codec_adversarial|; s|\"PREDICTED|\"$work/predicted|" "$config" > "$work/recipes/$(basename "$config")"
+        -e "s|\"FORMER|\"$work/codec_adversarial|; s|\"PREDICTED_WIDE|\"$work/predicted_wide|; s|\"PREDICTED\"|\"$work/predicted\"|" "$config" > "$work/recipes/$(basename "$config")"
 done
-train_codec() {  # STAGE OPTIONS
-    marstts train codec --config "$work/recipes/$1.toml" --output "$work/$1" --device "${DEVICE:-cpu}" "${@:2}"
+train_codec() {  # STAGE OPTIONS; RUN: the run folder that it goes on with, else one of its own
+    marstts train codec --config "$work/recipes/$1.toml" --output "$work/${RUN:-$1}" --device "${DEVICE:-cpu}" "${@:2}"
 }
 
 echo "1. The corpora."
@@ -107,11 +107,14 @@ else
     bundle "$work/export/codec_people" "$work/mini"
 
     if [ -n "${CAMPLUS:-}" ]; then
-        echo "8. The same on codes that MARS6 predicts for recordings."
+        echo "8. The same on codes that MARS6 predicts for recordings, then on those of a wider nucleus."
         marstts tokenize "$work/people/utterances.jsonl" --output "$work/people_shards" --workers "$cores" \
             --codec "$work/export/codec_people" --identity "$work/export/identity" --style "$work/export/style"
         python "$here/predicted_codes.py" "$work/mini" "$work/people_shards" "$work/predicted"
-        train_codec codec_predicted --init-from "$work/export/codec_people" --data "$work/people/utterances.jsonl" \
+        python "$here/predicted_codes.py" "$work/mini" "$work/people_shards" "$work/predicted_wide" --top-p 0.8 --seed 1
+        last=(--init-from "$work/export/codec_people" --data "$work/people/utterances.jsonl")
+        train_codec codec_predicted "${last[@]}"
+        RUN=codec_predicted train_codec codec_predicted_wide "${last[@]}" \
             --export "$work/export/codec_predicted" --name mini-codec-4
         bundle "$work/export/codec_predicted" "$work/mini"
     fi
