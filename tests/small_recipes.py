@@ -82,7 +82,7 @@ def copy_mini(folder: Path) -> Path:
             content = content.replace(old, new)
         path.write_text(content, encoding="utf-8")
     wide = recipes / "mini" / "codec_predicted_wide.toml"
-    wide.write_text(wide.read_text(encoding="utf-8").replace("steps = 4", "steps = 6"), encoding="utf-8")  # goes on
+    wide.write_text(wide.read_text(encoding="utf-8").replace("steps = 2", "steps = 3"), encoding="utf-8")  # goes on
     for name in SYNTHETIC:
         path = recipes / "mini" / name
         voices = f"base_voices = {json.dumps(VOICES)}"
