@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The paper's methods on mini's data, each beside a twin without it: a BPE against bytes (with half as many steps again, for its merges
+# The paper's methods on mini's data, each beside a twin without it: a BPE against bytes (with more steps, for its merges
 # are new), at equal steps the flux loss against none, ORPO and DPO on the paper's pairs against neither. All begin with mini's weights.
 # About 3 core-hours of a processor with bfloat16, half of them for the evaluation; an interrupted run resumes.
 # Usage: recipes/twins/run.sh WORK_FOLDER TESTSET     (WORK_FOLDER: that of phones.sh, with its corpora and shards; TESTSET: 400 sentences
