@@ -111,6 +111,7 @@ def test_minis_recipe_runs_whole_from_engines_and_people_to_a_model_and_its_scor
     python.chmod(0o755)
     variables = {
         "WHISPER": str(whisper), "CAMPLUS": str(tmp_path / "campplus.pt"), "METRICS": "sphinx", "LIMIT": "2",
+        "PHONE_STEPS": "2",
     }  # fmt: skip
 
     walk.kill("run.sh", work, people, before=work / "codec_words" / "step-00000002", **variables)
@@ -129,7 +130,8 @@ def test_minis_recipe_runs_whole_from_engines_and_people_to_a_model_and_its_scor
     digests = {load_corpus(work / name).digest for name in ("predicted", "predicted_wide", "people_shards")}
     assert len(digests) == 3
     codec = read_info(work / "mini").provenance["codec"]
-    assert "codec_predicted_wide" in codec.command
+    assert "codec_predicted_wide" in codec.command and "phone_recognizer.py" in codec.note
+    assert (work / "mini" / "codec" / "phones.onnx").is_file()
     assert (work / "evaluation" / "results.md").is_file()
 
 

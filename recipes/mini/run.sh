@@ -9,7 +9,7 @@
 # PEOPLE_FOLDER holds utterances.tsv and its recordings (people.tsv.gz lists them with sources; docs/data/corpora.md). With it,
 # the codec is trained on people, too, and its decoder further (steps 5 to 8), which needs Kokoro's packages (docs/data/corpora.md).
 #
-# Variables: LIMIT trials of the evaluation (all 56); METRICS of the evaluation (default); DEVICE of the codec's training (cpu);
+# Variables: PHONE_STEPS of the phone recognizer's training (3000); LIMIT trials of the evaluation (all 56); METRICS of the evaluation (default); DEVICE of the codec's training (cpu);
 # WHISPER: folder of a Whisper tiny.en in CTranslate2's format, such as Systran/faster-whisper-tiny.en; CAMPLUS: the published
 # weights of CAM++ (campplus.py), by which step 7 tells the decoder who speaks, and trains it further; step 8 needs it, too.
 #
@@ -104,22 +104,28 @@ else
         train_codec codec_adversarial --init-from "$work/codec_generated" "${natural[@]}"
         train_codec codec_likeness --init-from "$work/codec_adversarial" "${natural[@]}" "${last[@]}"
     fi
-    bundle "$work/export/codec_people" "$work/mini"
+    codec=$work/export/codec_people
 
     if [ -n "${CAMPLUS:-}" ]; then
         echo "8. The same on codes that MARS6 predicts for recordings, then on those of a wider nucleus."
         marstts tokenize "$work/people/utterances.jsonl" --output "$work/people_shards" --workers "$cores" \
             --codec "$work/export/codec_people" --identity "$work/export/identity" --style "$work/export/style"
+        bundle "$codec" "$work/mini"
         python "$here/predicted_codes.py" "$work/mini" "$work/people_shards" "$work/predicted"
         python "$here/predicted_codes.py" "$work/mini" "$work/people_shards" "$work/predicted_wide" --top-p 0.8 --seed 1
         last=(--init-from "$work/export/codec_people" --data "$work/people/utterances.jsonl")
         train_codec codec_predicted "${last[@]}"
         RUN=codec_predicted train_codec codec_predicted_wide "${last[@]}" \
             --export "$work/export/codec_predicted" --name mini-codec-4
-        bundle "$work/export/codec_predicted" "$work/mini"
+        codec=$work/export/codec_predicted
     fi
+
+    echo "9. The phone recognizer by which takes are checked."
+    python "$here/phone_recognizer.py" "$codec" "$work/phones" "$work/people/utterances.jsonl" \
+        "$work/kokoro/utterances.jsonl" --steps "${PHONE_STEPS:-3000}"
+    bundle "$codec" "$work/mini"
 fi
 
-echo "9. Scores."
+echo "10. Scores."
 marstts evaluate --system "$work/mini" --root "$work/synthetic" --output "$work/evaluation" --workers "$cores" \
     --metrics "${METRICS:-default}" ${LIMIT:+--limit "$LIMIT"}

@@ -24,7 +24,8 @@ def sentence(text: str = TEXT) -> Sentence:
 
 
 def take(attempt: Attempt, outcome: str) -> Take:
-    """A take that is good, too short, has a flawed word, or is a question that stays level."""
+    """A take that is good, too short, has a flawed word, is a question that stays level, or unclear: `unclear-0.9`."""
+    name, _, nats = outcome.partition("-")
     seconds = 0.1 if outcome == "short" else BACKOFF.usual(attempt.segment.text)
     return Take(
         text=attempt.segment.text,
@@ -34,6 +35,7 @@ def take(attempt: Attempt, outcome: str) -> Take:
         top_p=attempt.top_p,
         flaws=(FLAW,) if outcome == "flawed" else (),
         is_level=outcome == "level",
+        goodness=-float(nats) if name == "unclear" else None,
     )
 
 
@@ -131,3 +133,38 @@ def test_with_one_attempt_a_level_question_is_kept() -> None:
     state = Sentence(Segment(text=TEXT), 0.2, (7, 4), BackoffConfig(question_attempts=1))
     attempt = state.start()
     assert isinstance(state.advance(attempt, take(attempt, "level")), Take)
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "attempts", "kept_attempt"),
+    [
+        ("unclear-0.9 good", 2, 1), ("unclear-0.9 unclear-0.1", 2, 1), ("unclear-0.9 unclear-0.7 unclear-0.8", 3, 1),
+        ("unclear-0.9 unclear-0.9 unclear-0.9", 3, 0), ("short unclear-0.9 unclear-0.8", 3, 2),
+        ("unclear-0.9 flawed flawed", 3, 0), ("level unclear-0.9 level", 3, 1),
+    ],
+)  # fmt: skip
+def test_an_unclear_sentence_is_spoken_again_and_the_clearest_take_is_kept(
+    outcomes: str, attempts: int, kept_attempt: int
+) -> None:
+    made, kept = run(outcomes)
+    assert len(made) == attempts and kept.attempts == attempts and kept.warning is None
+    assert kept.goodness == take(made[0], outcomes.split()[kept_attempt]).goodness
+
+
+def test_top_p_rises_with_refused_takes_only() -> None:
+    made, _ = run("unclear-0.9 short unclear-0.9")
+    assert [attempt.top_p for attempt in made] == [0.2, 0.2, 0.4] and len({attempt.seed for attempt in made}) == 3
+
+
+@pytest.mark.parametrize("delivery", [Delivery.CHECKED, Delivery.UNCHECKED])
+def test_an_unclear_sentence_whose_beginning_was_sent_is_kept_as_it_is(delivery: Delivery) -> None:
+    state = sentence()
+    attempt = state.start()
+    kept = state.advance(attempt, take(attempt, "unclear-0.9"), delivery)
+    assert isinstance(kept, Take) and kept.attempts == 1 and kept.warning is None
+
+
+def test_with_one_attempt_an_unclear_sentence_is_kept() -> None:
+    state = Sentence(Segment(text=TEXT), 0.2, (7, 4), BackoffConfig(clearness_attempts=1))
+    attempt = state.start()
+    assert isinstance(state.advance(attempt, take(attempt, "unclear-0.9")), Take)

@@ -138,6 +138,20 @@ class PitchedCodec(Protocol):
         ...
 
 
+@runtime_checkable
+class PhoneRecognizingCodec(Protocol):
+    """A codec that comes with a recognizer of English phones."""
+
+    @property
+    def recognizes_phones(self) -> bool:
+        """Whether these weights have one."""
+        ...
+
+    def phone_log_probs(self, waveform: Waveform) -> NDArray[np.float32]:
+        """Log-probabilities of CTC's blank and of `text.phones.LABELS` over time, (T, 40); resamples."""
+        ...
+
+
 @dataclass(frozen=True, eq=False)
 class TimbreEncoder:
     """The timbre encoder of a codec as a `speaker.base.SpeakerEncoder`: of the role `TIMBRE` in a voice."""

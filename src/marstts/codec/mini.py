@@ -29,6 +29,7 @@ from marstts.io.config import Config, read_config
 from marstts.io.reading import printable_name
 from marstts.onnx.session import CheckedGraph, Shape
 from marstts.speaker.mini import MiniSpeakerEncoder
+from marstts.text.phones import LABELS
 
 MAX_LOG_GAIN = 5.0
 """Bound of the filters' log gain; pulses at 120 Hz and full scale have log-magnitude 3.6 before filtering."""
@@ -51,6 +52,8 @@ CONTEXT_PATCHES = 8
 """Patches around a training segment that an encoder with a recognizer reads, and nothing decodes."""
 
 CONFIG_FILE, WEIGHTS_FILE = "config.json", "codec.safetensors"
+PHONES_GRAPH = "phones.onnx"
+"""Of the phone recognizer, which a codec may lack."""
 """Files of a codec's folder."""
 
 MAX_TIMBRE_SECONDS = 15.0
@@ -221,6 +224,8 @@ class MiniCodec:
         self._encoder = CheckedGraph(folder / "encoder.onnx", encoded, {"codes": codes}, threads)
         self._recognizer = cache(self._open_recognizer)
         """Opened by the first encoding, for speaking does not need it."""
+        self._phone_recognizer = cache(self._open_phone_recognizer)
+        """Opened by the first take that is checked by it."""
         self._decoder = CheckedGraph(folder / "decoder.onnx", {"codes": codes} | timbre, {"hidden": hidden}, threads)
         self._source_filter = CheckedGraph(folder / "filters.onnx", {"hidden": hidden} | timbre, filters, threads)
         self._pitch = CheckedGraph(folder / "pitch.onnx", {"codes": codes} | timbre, {"pitch": (1, None)}, threads)
@@ -238,6 +243,10 @@ class MiniCodec:
     def _open_recognizer(self) -> CheckedGraph:
         mels, features = (1, mini_recognizer.NUM_MELS, None), (1, None, self.config.feature_width)
         return CheckedGraph(self.folder / "recognizer.onnx", {"mels": mels}, {"features": features}, self._threads)
+
+    def _open_phone_recognizer(self) -> CheckedGraph:
+        features, labels = (1, None, self.config.feature_width), (1, None, 1 + len(LABELS))
+        return CheckedGraph(self.folder / PHONES_GRAPH, {"features": features}, {"log_probs": labels}, self._threads)
 
     def _open_speaker_encoder(self) -> MiniSpeakerEncoder:
         encoder, wanted = MiniSpeakerEncoder(self.folder / SPEAKER_FOLDER), self.config.timbre_speaker_size
@@ -271,6 +280,21 @@ class MiniCodec:
             inputs["speaker"] = self._speaker_encoder().embed(first)[None]
         (timbre,) = self._timbre_encoder.run(inputs, [(1, self.timbre_width)])
         return np.asarray(timbre[0], dtype=np.float32)
+
+    @property
+    def recognizes_phones(self) -> bool:
+        """Whether a phone recognizer lies beside the codec; it is trained after it."""
+        return bool(self.config.recognizer_layers) and (self.folder / PHONES_GRAPH).is_file()
+
+    def phone_log_probs(self, waveform: Waveform) -> NDArray[np.float32]:
+        """(T, 40) log-probabilities at 50 Hz; see `codec.base.PhoneRecognizingCodec`."""
+        resampled = mini_recognizer.resample(waveform.samples, waveform.sample_rate)
+        features = mini_recognizer.read_features(resampled, self._run_recognizer)
+        shape = (1, len(features), 1 + len(LABELS))
+        (log_probs,) = self._phone_recognizer().run({"features": features[None]}, [shape])
+        if not np.isfinite(log_probs).all():
+            raise CheckpointError(f"{printable_name(self.folder / PHONES_GRAPH)}: computed NaN or infinity")
+        return np.asarray(log_probs[0], dtype=np.float32)
 
     def with_timbre(self, embedding: NDArray[np.float32]) -> MiniCodec:
         """This codec with its decoder conditioned on the timbre embedding (V,); both share the same sessions."""

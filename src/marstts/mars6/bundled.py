@@ -12,7 +12,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
@@ -42,6 +42,10 @@ if TYPE_CHECKING:
 GRAPH_FILES = ("encoder.onnx", "global.onnx", "patch.onnx", "local.onnx")
 
 
+Word = Annotated[str, Field(pattern=r"^[a-z]+(?:'[a-z]+)*$", max_length=40)]
+Respelling = Annotated[str, Field(pattern=r"^[a-z]+(?:['-][a-z]+)*$", max_length=60)]
+
+
 class Mars6Settings(Config):
     """Settings of a bundle that only MARS6 has."""
 
@@ -58,6 +62,9 @@ class Mars6Settings(Config):
 
     phones: PhoneUse = PhoneUse.NONE
     """What the model reads beside letters: phones, or marks of intonation alone; the tokenizer must have them."""
+
+    respellings: dict[Word, Respelling] = Field({}, max_length=50_000)
+    """Letters for words, in small letters, whose own the model misreads (`recipes/mini/respellings.py`)."""
 
 
 def parse_settings(values: Mapping[str, Any], source: str) -> Mars6Settings:
@@ -115,6 +122,7 @@ def speech_model(engine: Engine[Any], bundle: Path, settings: Mars6Settings, sam
         style_offset=settings.style_offset,
         spelling=settings.spelling,
         phones=settings.phones,
+        respellings=settings.respellings,
         sampling=sampling,
     )
 

@@ -8,7 +8,7 @@ marks for the text's start and end, as in the published checkpoint.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -77,6 +77,7 @@ def build_prompt(
     quality: int | None = 48000,
     spelling: Spelling = Spelling.AS_WRITTEN,
     phones: PhoneUse = PhoneUse.NONE,
+    respellings: Mapping[str, str] | None = None,
 ) -> Mars6Prompt:
     """`text` to be spoken by `voice`; deep where the voice has a prefix.
 
@@ -86,8 +87,9 @@ def build_prompt(
     if not text:
         raise TextError("there is nothing to say: the text is empty")
     check_embeddings(voice, config)
-    spelled = read_aloud(text, spelling, phones)
-    transcript = None if voice.prefix is None else read_aloud(voice.prefix.transcript.strip(), spelling, phones).text
+    spelled, transcript = read_aloud(text, spelling, phones, respellings), None
+    if voice.prefix is not None:
+        transcript = read_aloud(voice.prefix.transcript.strip(), spelling, phones, respellings).text
     string = prompt_string(spelled.text, quality=quality, transcript=transcript)
     text_ids, offsets = tokenizer.encode_with_offsets(string)
     return Mars6Prompt(

@@ -44,6 +44,9 @@ class Mars6Speech:
     phones: PhoneUse = PhoneUse.NONE
     """Words of prompts that are phones."""
 
+    respellings: Mapping[str, str] = field(default_factory=dict)
+    """Letters of prompts for words that the model misreads."""
+
     sampling: SamplingConfig = field(default_factory=SamplingConfig)
 
     architecture: str = "mars6"
@@ -64,8 +67,9 @@ class Mars6Speech:
     def prompt(self, text: str, voice: Voice) -> Mars6Prompt:
         """Build the prompt of `text` spoken by `voice`; raises as `build_prompt`."""
         prompt = build_prompt(
-            text, voice, self.tokenizer, self.config, self.quality_prefix_hz, self.spelling, self.phones
-        )
+            text, voice, self.tokenizer, self.config, self.quality_prefix_hz, self.spelling, self.phones,
+            self.respellings,
+        )  # fmt: skip
         return replace(prompt, style=with_offset(prompt.style, self.style_offset)) if self.style_offset else prompt
 
     def text_spans(self, prompt: Mars6Prompt) -> NDArray[np.int64] | None:

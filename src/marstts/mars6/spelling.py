@@ -11,14 +11,14 @@ character keeps the place that it came from, so that word times and flaws are th
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
 from marstts.text.intonation import final_contours
 from marstts.text.lexicon import respell
 from marstts.text.phones import FALLING, PHONE_RUN, RISING
-from marstts.text.pronunciation.words import PhoneUse, phone_words
+from marstts.text.pronunciation.words import WORD, PhoneUse, phone_words
 
 
 class Spelling(str, Enum):
@@ -170,9 +170,35 @@ def with_phones(spelled: SpelledText, use: PhoneUse) -> SpelledText:
     return SpelledText("".join([*pieces, spelled.text[end:]]), [*places, *spelled.places[end:]])
 
 
-def read_aloud(text: str, spelling: Spelling, phones: PhoneUse) -> SpelledText:
+def with_respellings(spelled: SpelledText, respellings: Mapping[str, str]) -> SpelledText:
+    """The text with other letters for the words, in small letters, that this model misreads; their capitals stay."""
+    if not respellings:
+        return spelled
+    pieces: list[str] = []
+    places: list[int] = []
+    end = 0
+    for word in WORD.finditer(spelled.text):
+        written = stem(word[0])
+        other = respellings.get(written.lower())
+        if other is not None:
+            said, start = other.capitalize() if written[0].isupper() else other, word.start()
+            pieces += (spelled.text[end:start], said)
+            places += spelled.places[end:start]
+            end = start + len(written)
+            places += [spelled.places[place] for place in evenly(start, end, len(said))]
+    return SpelledText("".join([*pieces, spelled.text[end:]]), [*places, *spelled.places[end:]])
+
+
+def stem(word: str) -> str:
+    """A word without its "'s"."""
+    return word[:-2] if word.lower().endswith("'s") else word
+
+
+def read_aloud(
+    text: str, spelling: Spelling, phones: PhoneUse, respellings: Mapping[str, str] | None = None
+) -> SpelledText:
     """A sentence as the model reads it: spelled, its questions marked, its words in phones."""
-    spelled = spell(text, spelling)
+    spelled = with_respellings(spell(text, spelling), respellings or {})
     marked = without_contours(spelled) if phones is PhoneUse.NONE else with_contours(spelled)
     return with_phones(marked, phones)
 

@@ -49,6 +49,13 @@ class BackoffConfig(Config):
     """Takes at most of a question whose pitch should rise at its end and does not; its first sound take is kept then.
     Beyond `attempts` it changes nothing, and the paper has no such attempts."""
 
+    clearness_attempts: int = Field(4, ge=1)
+    """Takes at most of a sentence whose sounds are not those of its words; the one that comes nearest is kept. Beyond
+    `attempts` it changes nothing, and the paper has no such attempts."""
+
+    min_goodness: float = Field(-0.6, le=0.0)
+    """Goodness of pronunciation (`words.pronunciation`) of a take that is clear."""
+
     max_length_factor: float = Field(1.5, ge=1.0)
     """Generation is cut off at this multiple of the longest acceptable length."""
 
@@ -120,6 +127,17 @@ def rejection_reason(take: Take, config: BackoffConfig) -> RejectReason | None:
     if take.seconds > config.longest(take.text):
         return RejectReason.TOO_LONG
     return RejectReason.WRONG_WORDS if take.flaws else None
+
+
+def wanted_attempts(take: Take, config: BackoffConfig) -> int:
+    """Takes to sample before this acceptable one may be kept: 1 where pitch and sounds are as they should be."""
+    is_unclear = take.goodness is not None and take.goodness < config.min_goodness
+    return max(config.question_attempts if take.is_level else 1, config.clearness_attempts if is_unclear else 1)
+
+
+def clearest(takes: Sequence[Take]) -> Take:
+    """Of acceptable takes the one with the best pronunciation, of questions one that rises; the first of equals."""
+    return max(takes, key=lambda take: (not take.is_level, take.goodness or 0.0))
 
 
 def best_of(flawed: Sequence[Take], config: BackoffConfig) -> Take:

@@ -18,7 +18,7 @@ import numpy as np
 from marstts import audio
 from marstts.audio import Waveform
 from marstts.bundle import labeled
-from marstts.codec.base import TIMBRE, Codec, Codes, PitchedCodec, check_samples, with_timbre
+from marstts.codec.base import TIMBRE, Codec, Codes, PhoneRecognizingCodec, PitchedCodec, check_samples, with_timbre
 from marstts.errors import ConfigError
 from marstts.generation.engine import AttentionEngine, Engine
 from marstts.generation.request import Request, RequestState, SamplingConfig
@@ -29,6 +29,7 @@ from marstts.synthesis.final_rise import MIN_RISE, final_rise
 from marstts.synthesis.sentence import Attempt, too_short
 from marstts.synthesis.speech import EDGE_BELOW_PEAK_DB, MAX_TAIL_SECONDS, NO_WORD_TIMES, Speech, Take, join, silence
 from marstts.synthesis.words.followed_take import FollowedTake
+from marstts.synthesis.words.pronunciation import accepted_labels, goodness, spoken_phones
 from marstts.synthesis.words.written_forms import lead_of
 from marstts.text.intonation import rises_at_end
 from marstts.text.segments import Segment
@@ -137,8 +138,13 @@ class ModelSession:
         row: RequestState,
         voice: Voice,
         decoded: tuple[Codes, Waveform] | None = None,
+        *,
+        may_repeat: bool = True,
     ) -> Take:
-        """Turn an ended row into a take, silence at its edges trimmed. `decoded` if that was done already."""
+        """Turn an ended row into a take, silence at its edges trimmed. `decoded` if that was done already.
+
+        `may_repeat`: whether another take may replace it; only then its pronunciation is measured.
+        """
         if decoded is None:
             codes = self.model.codes(row.result(self.engine.layout).tokens, row.request.rng, row.request.prompt)
             decoded = codes, self.decode(codes, voice)
@@ -148,7 +154,16 @@ class ModelSession:
         trimmed = Waveform(waveform.samples[start:end], waveform.sample_rate)
         take = self.unchecked_take(followed.segment, row, (codes, trimmed))
         is_level = self.should_rise(followed.segment) and not self.rises(codes, voice, end)
-        return replace(take, timing=followed.timing(start, end), flaws=followed.flaws, is_level=is_level)
+        take = replace(take, timing=followed.timing(start, end), flaws=followed.flaws, is_level=is_level)
+        return replace(take, goodness=self.goodness(take)) if may_repeat else take
+
+    def goodness(self, take: Take) -> float | None:
+        """Goodness of pronunciation of a take; None where the codec has no phone recognizer, or nothing was said."""
+        codec = self.codec
+        if self.paper or not (isinstance(codec, PhoneRecognizingCodec) and codec.recognizes_phones):
+            return None
+        labels = accepted_labels(list(spoken_phones(take.text)))
+        return goodness(codec.phone_log_probs(take.waveform), labels) if labels and take.seconds else None
 
     def should_rise(self, segment: Segment) -> bool:
         """Whether takes of a segment are questions that must rise at their ends, and the codec can tell."""

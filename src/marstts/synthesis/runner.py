@@ -218,9 +218,10 @@ class Runner:
         self._decode(running, row)
         return self._take_of(running, row)
 
-    def _take_of(self, running: Running, row: RequestState) -> Take:
+    def _take_of(self, running: Running, row: RequestState, *, is_sent: bool = False) -> Take:
         """The take of an ended row that was decoded, with its flaws."""
-        return self._session.decode_take(running.followed, row, running.task.voice, running.decoder.decoded)
+        decoded, voice = running.decoder.decoded, running.task.voice
+        return self._session.decode_take(running.followed, row, voice, decoded, may_repeat=not is_sent)
 
     def _check_decoded(self) -> Iterator[Event]:
         """Check the takes whose time has come; all of them, where no request is left."""
@@ -335,7 +336,7 @@ class Runner:
         """The take of a sentence of which a part was handed over: it is kept as it is."""
         task, followed = running.task, running.followed
         if sizes.checks_sent:
-            take, delivery = self._take_of(running, row), Delivery.CHECKED
+            take, delivery = self._take_of(running, row, is_sent=True), Delivery.CHECKED
             take = replace(take, timing=followed.timing(*outlet.span))
         else:
             take = self._session.unchecked_take(followed.segment, row, running.decoder.decoded)

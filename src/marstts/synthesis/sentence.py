@@ -5,8 +5,8 @@ MARS6 (arXiv:2501.05787), Sec. IV-B3.
 
     attempts with rising top-p -> (flawed words) other seeds -> the sentence in parts -> the best of all, with a warning
 
-An acceptable take ends it at any point. A question that stays level is asked again, a few times. Once a part of a take
-was sent to a listener, that take is kept.
+An acceptable take ends it at any point. A question that stays level and a sentence whose sounds are unclear are spoken
+again, a few times, and the best of the takes is kept. Once a part of a take was sent to a listener, that take is kept.
 """
 
 from __future__ import annotations
@@ -15,7 +15,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from marstts.synthesis.backoff import BackoffConfig, RejectReason, best_of, phrase_late_warning, rejection_reason
+from marstts.synthesis.backoff import (
+    BackoffConfig,
+    RejectReason,
+    best_of,
+    clearest,
+    phrase_late_warning,
+    rejection_reason,
+    wanted_attempts,
+)
 from marstts.synthesis.repair import OTHER_SEED, divide, join_parts
 from marstts.synthesis.speech import Take
 from marstts.text.segments import Segment
@@ -83,25 +91,27 @@ class Sentence:
             return self._advance_part(attempt.part, attempt, take)
         number = len(self.takes) + 1
         reason = None if delivery is Delivery.UNCHECKED else rejection_reason(take, self.backoff)
-        is_kept = not take.is_level or delivery is not Delivery.NOTHING
+        is_kept = delivery is not Delivery.NOTHING or wanted_attempts(take, self.backoff) == 1
         if reason is None and is_kept:
             repaired = OTHER_SEED if number > self.backoff.attempts else None
             return replace(take, attempts=number, repaired=repaired)
         if reason is not None and delivery is Delivery.CHECKED:
             return replace(take, attempts=number, warning=phrase_late_warning(take, reason))
         self.takes.append(take)
-        level = next((one for one in self.takes if rejection_reason(one, self.backoff) is None), None)
-        if level is not None and number >= min(self.backoff.question_attempts, self.backoff.attempts):
-            return replace(level, attempts=number)
+        sound = [one for one in self.takes if rejection_reason(one, self.backoff) is None]
+        wanted = max((wanted_attempts(one, self.backoff) for one in sound), default=self.backoff.attempts)
+        if sound and number >= min(wanted, self.backoff.attempts):
+            return replace(clearest(sound), attempts=number)
         if number < self.backoff.attempts:
             return [self._attempt(number)]
         return self._repair(best_of(self.takes, self.backoff))
 
     def _attempt(self, number: int) -> Attempt:
-        """An attempt of backoff."""
+        """An attempt of backoff. Top-p rises with refused takes and level questions; unclear takes need another seed."""
+        refused = sum(one.is_level or rejection_reason(one, self.backoff) is not None for one in self.takes)
         return Attempt(
             segment=self.segment,
-            top_p=self.backoff.top_p_schedule(self.top_p)[number],
+            top_p=self.backoff.top_p_schedule(self.top_p)[refused],
             seed=(*self.seed, number),
             rejected=tuple(self.takes),
             may_give_up=number + 1 < self.backoff.attempts,

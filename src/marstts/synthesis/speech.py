@@ -94,6 +94,9 @@ class Take:
     is_level: bool = False
     """Whether it is a question whose pitch should rise at its end and does not."""
 
+    goodness: float | None = None
+    """Goodness of pronunciation, at most 0 (`words.pronunciation`); None where it was not measured."""
+
     repaired: str | None = None
     """Remedy for a sentence whose attempts were all flawed; None if no repair was needed, or none helped."""
 

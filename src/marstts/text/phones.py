@@ -18,6 +18,9 @@ VOWELS = tuple("AA AE AH AO AW AY EH ER EY IH IY OW OY UH UW".split())  # noqa: 
 PHONES = (*CONSONANTS, *(f"{vowel}{stress}" for vowel in VOWELS for stress in "012"))
 """The 69 phones of ARPAbet; vowels have a stress: 1 primary, 2 secondary, 0 none."""
 
+LABELS = (*CONSONANTS, *VOWELS)
+"""The 39 phones without stress, in the order in which a phone recognizer has them, after its blank."""
+
 FIRST_CHARACTER = 0x1BC00
 CHARACTERS = {phone: chr(FIRST_CHARACTER + number) for number, phone in enumerate(PHONES)}
 """The character of each phone."""

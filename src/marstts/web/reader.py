@@ -33,6 +33,7 @@ class Reader:
         self._quality = settings.get("quality_prefix_hz", 48_000)
         self._spelling = Spelling(settings.get("spelling", Spelling.AS_WRITTEN.value))
         self._phones = PhoneUse(settings.get("phones", PhoneUse.NONE.value))
+        self._respellings = settings.get("respellings", {})
 
     def answer(self, request: str) -> str:
         """The answer to a request, both JSON: `{"readings": TEXT}` or `{"sentences": TEXT}`.
@@ -83,7 +84,7 @@ class Reader:
 
     def prompt(self, sentence: str) -> Answer:
         """The tokens of a sentence for the encoder, and the characters of the sentence that each stands for."""
-        spelled = read_aloud(sentence, self._spelling, self._phones)
+        spelled = read_aloud(sentence, self._spelling, self._phones, self._respellings)
         string = prompt_string(spelled.text, quality=self._quality)
         ids, offsets = self._tokenizer.encode_with_offsets(string)
         return {"ids": ids, "spans": spelled.original_spans(sentence_spans(string, spelled.text, offsets))}

@@ -56,12 +56,22 @@ class PhoneWord(NamedTuple):
     """Its phones, as characters."""
 
 
+def word_pieces(text: str) -> Iterator[tuple[str, str]]:
+    """The words of a text in order, and the phones, as characters, of those that a user gave; others have none."""
+    for piece in _PIECE.finditer(text):
+        yield piece[0], given_phones(piece) if piece["phones"] else ""
+
+
+def given_phones(piece: re.Match[str]) -> str:
+    """The characters of a word that a user gave, with its ending."""
+    return piece["phones"] + (as_characters(possessive(as_phones(piece["phones"]))) if piece["possessive"] else "")
+
+
 def phone_words(text: str, use: PhoneUse) -> Iterator[PhoneWord]:
     """The words of a text that a model reads in phones, in order; those that a user gave have characters already."""
     for piece in _PIECE.finditer(text):
         if piece["phones"]:
-            ending = as_characters(possessive(as_phones(piece["phones"]))) if piece["possessive"] else ""
-            yield PhoneWord(*piece.span(), piece["phones"] + ending)
+            yield PhoneWord(*piece.span(), given_phones(piece))
         elif use is PhoneUse.KNOWN:
             phones = phones_of(piece["word"])
             if phones is not None:

@@ -1,0 +1,47 @@
+"""Other letters for words that a model misreads."""
+
+from __future__ import annotations
+
+import pytest
+
+from marstts.errors import ConfigError
+from marstts.mars6.bundled import parse_settings
+from marstts.mars6.spelling import SpelledText, Spelling, read_aloud
+from marstts.text.phones import RISING
+from marstts.text.pronunciation.words import PhoneUse
+from marstts.text.reading import read_text
+
+RESPELLINGS = {"michael": "mykle", "diane": "dyan", "reilly": "riley"}
+
+
+def spelled(written: str, use: PhoneUse = PhoneUse.CONTOURS) -> SpelledText:
+    """The only sentence of a text."""
+    [sentence] = read_text(written).sentences
+    return read_aloud(sentence, Spelling.SIMPLE, use, RESPELLINGS)
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("Is Michael here?", f"Is Mykle here{RISING}?"), ("MICHAEL'S dog saw diane.", "Mykle's dog saw dyan."),
+        ("Michaels and Diana met.", "Michaels and Diana met."), ("O'Reilly met Reilly.", "O'Reilly met Riley."),
+        ("Call [Michael]{M IH1 K}.", "Call mik."),
+    ],
+)  # fmt: skip
+def test_words_keep_capitals_and_possessives_and_what_a_user_gave(written: str, read: str) -> None:
+    assert spelled(written).text == read
+
+
+def test_spans_are_those_of_the_sentence_as_it_was() -> None:
+    found = spelled("We saw Diane's cat.")
+    first = found.text.index("Dyan")
+    [(start, end)] = found.original_spans([(first, first + 4)])
+    assert start == 7 and end in (11, 12)
+    assert found.original_spans([(found.text.index("cat"), len(found.text))]) == [(15, 19)]
+    assert len(found.places) == len(found.text) + 1
+
+
+@pytest.mark.parametrize("respellings", [{"Ann": "an"}, {"ann": ""}, {"ann": "a\nn"}, {"ann": "é"}, {"": "ann"}])
+def test_respellings_that_are_no_words_are_refused(respellings: dict[str, str]) -> None:
+    with pytest.raises(ConfigError, match="respellings"):
+        parse_settings({"respellings": respellings}, "bundle.json: settings")
