@@ -11,7 +11,7 @@ A word is spoken in a sentence, and judged by goodness of pronunciation: the mod
 need not be how a dictionary has the word. Spellings are those of the letter-to-sound model whose phones are the
 word's, the likeliest first. Three rounds, each with seeds and voices of its own: all words as they are written; those
 that are misread, in each spelling; and the best spelling beside the written one again. Only a spelling that is
-better in the last round, too, is written, so that chance chooses none.
+better in the last round, too, and beyond two standard errors in all, is written, so that chance chooses few.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ MAX_SPELLINGS = 4
 MISREAD_BELOW = -0.4
 """Mean goodness of a word that is spoken in other spellings."""
 
-MIN_GAIN = 0.12
-"""Nats of a phone by which a spelling must be better, in either round."""
+MIN_GAIN, TOTAL_GAIN, MIN_GOODNESS = 0.12, 0.3, -1.0
+"""Nats of a phone by which a spelling must be better in either round, and in all takes together; its mean at least."""
 
 BATCH, BEAM, TRIED, GROUP = 16, 40, 60, 64
 
@@ -161,7 +161,17 @@ def search(judge: Judge, words: Sequence[str]) -> dict[str, str]:
     best = {word: max(found, key=lambda each: judge.mean(word, each, 2)) for word, found in others.items() if found}
     hopeful = {w: s for w, s in best.items() if judge.mean(w, s, 2) > judge.mean(w, w, 1) + MIN_GAIN}
     judge.rate([pair for word, each in hopeful.items() for pair in ((word, word), (word, each))], LAST_TAKES, 3)
-    return {w: s for w, s in hopeful.items() if judge.mean(w, s, 3) > judge.mean(w, w, 3) + MIN_GAIN}
+    return {w: s for w, s in hopeful.items() if is_better(judge, w, s)}
+
+
+def is_better(judge: Judge, word: str, spelling: str) -> bool:
+    """Whether a spelling is better than the written one in the last round, and beyond two standard errors in all."""
+    written = judge.known[word, word, 1] + judge.known[word, word, 3]
+    other = judge.known[word, spelling, 2] + judge.known[word, spelling, 3]
+    gain = np.mean(other) - np.mean(written)
+    error = np.hypot(np.std(written) / len(written) ** 0.5, np.std(other) / len(other) ** 0.5)
+    is_last_better = judge.mean(word, spelling, 3) > judge.mean(word, word, 3) + MIN_GAIN
+    return bool(is_last_better and gain > max(TOTAL_GAIN, 2 * error) and np.mean(other) > MIN_GOODNESS)
 
 
 def lines(path: Path) -> Iterator[str]:

@@ -37,16 +37,21 @@ def test_spellings_are_other_letters_that_are_read_as_the_word(recipe: ModuleTyp
 
 
 class Scripted:
-    """A judge to whom `right` are the spellings that a model reads well, and `lucky` those that it does once."""
+    """A judge to whom `right` are the spellings that a model reads well, `lucky` those that it does in one round."""
 
     def __init__(self, right: set[str], lucky: set[str]) -> None:
-        self.right, self.lucky, self.asked = right, lucky, []
+        self.right, self.lucky = right, lucky
+        self.asked: list[list[tuple[str, str]]] = []
+        self.known: dict[tuple[str, str, int], list[float]] = {}
 
-    def rate(self, asked, takes: int, number: int) -> None:
+    def rate(self, asked: list[tuple[str, str]], takes: int, number: int) -> None:
         self.asked.append(sorted(set(asked)))
+        for word, spelling in asked:
+            is_good = spelling in self.right or (spelling in self.lucky and number < 3)
+            self.known[word, spelling, number] = [-0.1 if is_good else -1.0] * takes
 
     def mean(self, word: str, spelling: str, number: int) -> float:
-        return -0.1 if spelling in self.right or (spelling in self.lucky and number < 3) else -1.0
+        return sum(self.known[word, spelling, number]) / len(self.known[word, spelling, number])
 
 
 def test_only_spellings_that_are_better_twice_are_kept(recipe: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
