@@ -59,7 +59,7 @@ def test_a_bundle_comes_back_as_it_was_exported(toy_bundle: Path):
     bundle, model = load_bundle(toy_bundle), open_speech_model(toy_bundle)
     assert (bundle.name, bundle.info.architecture, bundle.sampling) == ("toy", "mars6", SamplingConfig())
     assert bundle.info.settings == {
-        "quality_prefix_hz": 24_000, "style_offset": [], "spelling": "as written", "phones": "none",
+        "quality_prefix_hz": 24_000, "style_offset": [], "spelling": "as written", "phones": "none", "respellings": {},
     }  # fmt: skip
     assert model.quality_prefix_hz == 24_000
     assert bundle.codec.spec.codebook_size == model.config.codebook_size == 64

@@ -379,9 +379,9 @@ def test_pcm_is_sixteen_bits_little_endian():
 def test_flaws_are_looked_for_in_sent_sentences_only_if_someone_is_told(config, is_checked, monkeypatch):
     checked = []
 
-    def decode_take(session, followed, *arguments):
+    def decode_take(session, followed, *arguments, **options):
         checked.append(followed.segment.text)
-        return original(session, followed, *arguments)
+        return original(session, followed, *arguments, **options)
 
     original = ModelSession.decode_take
     monkeypatch.setattr(ModelSession, "decode_take", decode_take)
