@@ -77,8 +77,11 @@ class Reader:
 
 
 def expected(text: str) -> tuple[int, ...]:
-    """Labels of a text."""
-    return tuple(LABEL[phone.rstrip("012")] for word in spoken_phones(normalize(text)) for phone in word.phones)
+    """Labels of a text; none where a word has no phones."""
+    words = list(spoken_phones(normalize(text)))
+    if not all(word.phones for word in words):
+        return ()
+    return tuple(LABEL[phone.rstrip("012")] for word in words for phone in word.phones)
 
 
 def utterances(manifests: list[Path]) -> Iterator[tuple[Path, Utterance]]:

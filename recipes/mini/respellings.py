@@ -144,7 +144,7 @@ class Judge:
         for result in tts.speak_many(texts, voices, batch=BATCH, seeds=seeds):
             spoken = result.speech
             value = spoken.takes[0].goodness if spoken is not None else None
-            found[words[(result.index - 1) // takes]].append(-5.0 if value is None else round(value, 4))
+            found[words[(result.index - 1) // takes]].append(-5.0 if value is None else round(max(-5.0, value), 4))
         return found
 
     def mean(self, word: str, spelling: str, number: int) -> float:

@@ -26,6 +26,7 @@ def spelled(written: str, use: PhoneUse = PhoneUse.CONTOURS) -> SpelledText:
         ("Is Michael here?", f"Is Mykle here{RISING}?"), ("MICHAEL'S dog saw diane.", "Mykle's dog saw dyan."),
         ("Michaels and Diana met.", "Michaels and Diana met."), ("O'Reilly met Reilly.", "O'Reilly met Riley."),
         ("Call [Michael]{M IH1 K}.", "Call mik."),
+        ("'Michael came,' she said to 'Diane'.", "'Mykle came,' she said to 'Dyan'."),
     ],
 )  # fmt: skip
 def test_words_keep_capitals_and_possessives_and_what_a_user_gave(written: str, read: str) -> None:

@@ -48,6 +48,15 @@ def test_goodness_is_that_of_the_best_path(labels: list[tuple[int, ...]]) -> Non
         assert goodness(log_probs, labels) == pytest.approx(slow_goodness(log_probs, labels), abs=1e-4)
 
 
+@pytest.mark.parametrize("labels", [[(1, 2), (1, 2)], [(1, 2), (1,)], [(1,), (1, 2), (2,)]])
+def test_goodness_of_several_accepted_labels_is_at_least_that_of_the_best_path(labels: list[tuple[int, ...]]) -> None:
+    """One sound may stand for two neighbors that accept several labels."""
+    for seed in range(5):
+        random = np.random.default_rng(seed).normal(size=(6, 3))
+        log_probs = np.asarray(random - np.log(np.exp(random).sum(axis=1, keepdims=True)), np.float32)
+        assert slow_goodness(log_probs, labels) - 1e-4 <= goodness(log_probs, labels) <= 0.0
+
+
 def test_the_best_of_the_accepted_labels_counts() -> None:
     log_probs = np.log(np.array([[0.1, 0.1, 0.8], [0.8, 0.1, 0.1]], np.float32))
     assert goodness(log_probs, [(1, 2)]) == pytest.approx(0.0, abs=1e-6)
@@ -65,6 +74,10 @@ def test_words_are_expected_as_the_table_and_the_user_have_them() -> None:
     assert words["read"].varies and words["a"].varies, "heteronyms and weak forms"
     assert words[f"{given}'s"].phones == ("D", "AO1", "G", "Z")
     assert next(spoken_phones("Blorfle")).phones, "guessed"
+    assert not next(spoken_phones("a" * 40)).phones, "too long for a guess"
+    assert [word.text for word in spoken_phones("'Michael came,' she said; tell 'em it's 'fine'.")] == [
+        "Michael", "came", "she", "said", "tell", "em", "it's", "fine",
+    ]  # fmt: skip
     assert not list(spoken_phones("")) and not list(spoken_phones("…!"))
 
 
@@ -105,6 +118,7 @@ def test_an_unclear_sentence_is_spoken_again_until_a_take_is_clear() -> None:
         assert tts.session.goodness(take) == pytest.approx(take.goodness, abs=1e-3)
         assert tts.session.as_in_paper().goodness(take) is None
         assert tts.session.goodness(replace(take, text="…")) is None, "no words"
+        assert tts.session.goodness(replace(take, text=f"{text} {'a' * 40}")) is None, "a word without phones"
 
 
 def test_takes_of_a_codec_without_a_phone_recognizer_are_kept(toy_bundle: Path, reference_file: Path) -> None:

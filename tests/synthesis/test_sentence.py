@@ -168,3 +168,14 @@ def test_with_one_attempt_an_unclear_sentence_is_kept() -> None:
     state = Sentence(Segment(text=TEXT), 0.2, (7, 4), BackoffConfig(clearness_attempts=1))
     attempt = state.start()
     assert isinstance(state.advance(attempt, take(attempt, "unclear-0.9")), Take)
+
+
+@pytest.mark.parametrize("outcome", ["good", "unclear-0.9"])
+def test_a_sound_take_of_a_repair_says_so(outcome: str) -> None:
+    made, kept = run(f"flawed flawed flawed {outcome}")
+    assert len(made) == 4 and kept.repaired == OTHER_SEED
+
+
+def test_joined_parts_have_no_goodness() -> None:
+    _, kept = run("flawed", of_parts="unclear-0.1")
+    assert kept.repaired == DIVIDED and kept.goodness is None

@@ -52,9 +52,10 @@ CONTEXT_PATCHES = 8
 """Patches around a training segment that an encoder with a recognizer reads, and nothing decodes."""
 
 CONFIG_FILE, WEIGHTS_FILE = "config.json", "codec.safetensors"
+"""Files of a codec's folder."""
+
 PHONES_GRAPH = "phones.onnx"
 """Of the phone recognizer, which a codec may lack."""
-"""Files of a codec's folder."""
 
 MAX_TIMBRE_SECONDS = 15.0
 """Timbre embeddings are of this much from the start of a recording."""

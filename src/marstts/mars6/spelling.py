@@ -18,7 +18,7 @@ from enum import Enum
 from marstts.text.intonation import final_contours
 from marstts.text.lexicon import respell
 from marstts.text.phones import FALLING, PHONE_RUN, RISING
-from marstts.text.pronunciation.words import WORD, PhoneUse, phone_words
+from marstts.text.pronunciation.words import QUOTED_WORD, PhoneUse, phone_words
 
 
 class Spelling(str, Enum):
@@ -177,7 +177,7 @@ def with_respellings(spelled: SpelledText, respellings: Mapping[str, str]) -> Sp
     pieces: list[str] = []
     places: list[int] = []
     end = 0
-    for word in WORD.finditer(spelled.text):
+    for word in QUOTED_WORD.finditer(spelled.text):
         written = stem(word[0])
         other = respellings.get(written.lower())
         if other is not None:

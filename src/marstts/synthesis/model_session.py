@@ -24,7 +24,7 @@ from marstts.generation.engine import AttentionEngine, Engine
 from marstts.generation.request import Request, RequestState, SamplingConfig
 from marstts.generation.speech_model import SpeechModel
 from marstts.speaker.base import SpeakerEncoder
-from marstts.synthesis.backoff import PAPER, BackoffConfig
+from marstts.synthesis.backoff import PAPER, BackoffConfig, rejection_reason
 from marstts.synthesis.final_rise import MIN_RISE, final_rise
 from marstts.synthesis.sentence import Attempt, too_short
 from marstts.synthesis.speech import EDGE_BELOW_PEAK_DB, MAX_TAIL_SECONDS, NO_WORD_TIMES, Speech, Take, join, silence
@@ -143,7 +143,7 @@ class ModelSession:
     ) -> Take:
         """Turn an ended row into a take, silence at its edges trimmed. `decoded` if that was done already.
 
-        `may_repeat`: whether another take may replace it; only then its pronunciation is measured.
+        `may_repeat`: whether another take may replace it; only then the pronunciation of an acceptable one is measured.
         """
         if decoded is None:
             codes = self.model.codes(row.result(self.engine.layout).tokens, row.request.rng, row.request.prompt)
@@ -155,15 +155,19 @@ class ModelSession:
         take = self.unchecked_take(followed.segment, row, (codes, trimmed))
         is_level = self.should_rise(followed.segment) and not self.rises(codes, voice, end)
         take = replace(take, timing=followed.timing(start, end), flaws=followed.flaws, is_level=is_level)
-        return replace(take, goodness=self.goodness(take)) if may_repeat else take
+        if not may_repeat or rejection_reason(take, self.backoff) is not None:
+            return take
+        return replace(take, goodness=self.goodness(take))
 
     def goodness(self, take: Take) -> float | None:
-        """Goodness of pronunciation of a take; None where the codec has no phone recognizer, or nothing was said."""
+        """Goodness of pronunciation of a take; None without a phone recognizer, or where a word has no phones."""
         codec = self.codec
         if self.paper or not (isinstance(codec, PhoneRecognizingCodec) and codec.recognizes_phones):
             return None
-        labels = accepted_labels(list(spoken_phones(take.text)))
-        return goodness(codec.phone_log_probs(take.waveform), labels) if labels and take.seconds else None
+        words = list(spoken_phones(take.text))
+        if not (words and take.seconds and all(word.phones for word in words)):
+            return None
+        return goodness(codec.phone_log_probs(take.waveform), accepted_labels(words))
 
     def should_rise(self, segment: Segment) -> bool:
         """Whether takes of a segment are questions that must rise at their ends, and the codec can tell."""

@@ -62,5 +62,6 @@ def join_parts(segment: Segment, parts: Sequence[Take], attempts: int) -> Take:
         duration=segment.duration,
         timing=partial(tuple, words),
         flaws=tuple(flaws),
+        goodness=None,
         repaired=DIVIDED,
     )

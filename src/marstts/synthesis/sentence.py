@@ -92,8 +92,8 @@ class Sentence:
         number = len(self.takes) + 1
         reason = None if delivery is Delivery.UNCHECKED else rejection_reason(take, self.backoff)
         is_kept = delivery is not Delivery.NOTHING or wanted_attempts(take, self.backoff) == 1
+        repaired = OTHER_SEED if number > self.backoff.attempts else None
         if reason is None and is_kept:
-            repaired = OTHER_SEED if number > self.backoff.attempts else None
             return replace(take, attempts=number, repaired=repaired)
         if reason is not None and delivery is Delivery.CHECKED:
             return replace(take, attempts=number, warning=phrase_late_warning(take, reason))
@@ -101,13 +101,13 @@ class Sentence:
         sound = [one for one in self.takes if rejection_reason(one, self.backoff) is None]
         wanted = max((wanted_attempts(one, self.backoff) for one in sound), default=self.backoff.attempts)
         if sound and number >= min(wanted, self.backoff.attempts):
-            return replace(clearest(sound), attempts=number)
+            return replace(clearest(sound), attempts=number, repaired=repaired)
         if number < self.backoff.attempts:
             return [self._attempt(number)]
         return self._repair(best_of(self.takes, self.backoff))
 
     def _attempt(self, number: int) -> Attempt:
-        """An attempt of backoff. Top-p rises with refused takes and level questions; unclear takes need another seed."""
+        """An attempt of backoff. Top-p rises with refused takes and level questions, not with unclear takes."""
         refused = sum(one.is_level or rejection_reason(one, self.backoff) is not None for one in self.takes)
         return Attempt(
             segment=self.segment,

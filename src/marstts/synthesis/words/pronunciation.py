@@ -50,16 +50,15 @@ class SpokenWord:
 
 
 def spoken_phones(text: str) -> Iterator[SpokenWord]:
-    """The words of a normalized text whose pronunciation is known or can be guessed; others are left out."""
+    """The words of a normalized text; those that nothing has a pronunciation of have no phones."""
     for word, given in word_pieces(text):
         if given:
             yield SpokenWord(word, tuple(as_phones(given)), varies=False)
             continue
         known = known_phones(word)
         phones = known.phones if known is not None else guess(word)
-        if phones:
-            is_heteronym = known is not None and known.depends_on_context
-            yield SpokenWord(word, tuple(phones), varies=is_heteronym or word.lower() in FUNCTION_WORDS)
+        is_heteronym = known is not None and known.depends_on_context
+        yield SpokenWord(word, tuple(phones or ()), varies=is_heteronym or word.lower() in FUNCTION_WORDS)
 
 
 def accepted_labels(words: Sequence[SpokenWord]) -> list[tuple[int, ...]]:
@@ -80,15 +79,16 @@ def accepted(phone: str, *, varies: bool) -> tuple[int, ...]:
 def goodness(log_probs: NDArray[np.float32], labels: Sequence[Sequence[int]]) -> float:
     """Nats of an expected phone by which a take falls short of its text, at most 0.
 
-    log_probs (T, K); `labels`: those that are accepted for each of N > 0 phones. The worst where T < N.
+    log_probs (T, K); `labels`: those that are accepted for each of N > 0 phones. The worst where T < N. Where neighbors
+    accept several labels, one sound may stand for both.
     """
     below_best = log_probs - log_probs.max(axis=1, keepdims=True)
     emitted = np.empty((len(log_probs), 2 * len(labels) + 1))
     emitted[:, ::2] = below_best[:, :1]
     for place, accepting in enumerate(labels):
         emitted[:, 2 * place + 1] = below_best[:, list(accepting)].max(axis=1)
-    may_skip = np.zeros(emitted.shape[1], bool)  # the blank between two phones, which equal ones need
-    may_skip[3::2] = [tuple(one) != tuple(other) for one, other in pairwise(labels)]
+    may_skip = np.zeros(emitted.shape[1], bool)  # the blank between two phones, which one label needs to come twice
+    may_skip[3::2] = [len({*one, *other}) > 1 for one, other in pairwise(labels)]
     reached = np.full(emitted.shape[1], _NEVER)
     reached[:2] = 0.0
     for step, emission in enumerate(emitted):

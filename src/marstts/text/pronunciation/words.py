@@ -19,7 +19,13 @@ from marstts.text.pronunciation.letters_to_sounds import guess
 
 WORD = re.compile(r"(?<![A-Za-z'])[A-Za-z]+(?:'[A-Za-z]+)*")
 
-_PIECE = re.compile(rf"(?P<phones>{PHONE_RUN.pattern})(?P<possessive>'s(?![A-Za-z]))?|(?P<word>{WORD.pattern})")
+_POSSESSIVE_PHONES = rf"(?P<phones>{PHONE_RUN.pattern})(?P<possessive>'s(?![A-Za-z]))?"
+_PIECE = re.compile(rf"{_POSSESSIVE_PHONES}|(?P<word>{WORD.pattern})")
+
+QUOTED_WORD = re.compile(r"(?<![A-Za-z])(?<![A-Za-z]')[A-Za-z]+(?:'[A-Za-z]+)*")
+"""A word, also one after a quotation mark."""
+
+_ANY_PIECE = re.compile(rf"{_POSSESSIVE_PHONES}|(?P<word>{QUOTED_WORD.pattern})")
 _SIBILANTS = frozenset(["S", "Z", "SH", "ZH", "CH", "JH"])
 _VOICELESS = frozenset(["P", "T", "K", "F", "TH"])
 
@@ -58,7 +64,7 @@ class PhoneWord(NamedTuple):
 
 def word_pieces(text: str) -> Iterator[tuple[str, str]]:
     """The words of a text in order, and the phones, as characters, of those that a user gave; others have none."""
-    for piece in _PIECE.finditer(text):
+    for piece in _ANY_PIECE.finditer(text):
         yield piece[0], given_phones(piece) if piece["phones"] else ""
 
 
