@@ -33,7 +33,7 @@ from marstts.text.normalize import normalize
 from marstts.text.phones import LABELS
 from marstts_lab.data.manifest import Utterance, read_for_training
 from marstts_lab.training.codec.phone_recognizer import (
-    Heard,
+    Example,
     PhoneRecognizer,
     export_phone_recognizer,
     phone_error_rate,
@@ -103,25 +103,25 @@ def main() -> None:
     folder = options.work / "features"
     folder.mkdir(parents=True, exist_ok=True)
     reader = Reader(MiniCodec(options.codec), folder)
-    heard: list[Heard] = []
-    held_out: list[Heard] = []
+    examples: list[Example] = []
+    held_out: list[Example] = []
     for manifest, utterance in utterances(options.manifests):
         try:
-            one = Heard(reader.read(manifest, utterance), expected(utterance.text))
+            one = Example(reader.read(manifest, utterance), expected(utterance.text))
         except MarsError as error:
             print(f"{utterance.id}: left out, {error}")
             continue
         if 0 < len(one.labels) < len(one.versions[0]):
-            (heard if utterance.split == "train" else held_out).append(one)
-    if not (heard and held_out):
+            (examples if utterance.split == "train" else held_out).append(one)
+    if not (examples and held_out):
         raise DataError("expected recordings of the split train and of another one")
     rng = np.random.default_rng(options.seed)
     held_out = [held_out[index] for index in rng.permutation(len(held_out))[:VALIDATED]]
     torch.manual_seed(options.seed)
     model = PhoneRecognizer(reader.codec.config.feature_width)
-    print(f"{len(heard)} recordings", flush=True)
+    print(f"{len(examples)} recordings", flush=True)
     losses = []
-    for step, loss in train(model, heard, options.steps, rng):
+    for step, loss in train(model, examples, options.steps, rng):
         losses.append(loss)
         if step % REPORTED_EVERY == 0 or step == options.steps:
             wrong = phone_error_rate(model.eval(), held_out)

@@ -130,8 +130,9 @@ class Judge:
 
     def speak(self, group: dict[str, str], takes: int, number: int) -> dict[str, list[float]]:
         """The goodness of each word in one spelling; a take that fails counts as -5."""
-        model: Any = replace(self.session.model, respellings={w: s for w, s in group.items() if w != s})  # type: ignore[type-var]
-        tts = marstts.Synthesizer(session=replace(self.session, model=model))
+        model: Any = self.session.model
+        respelled = replace(model, respellings={word: other for word, other in group.items() if word != other})
+        tts = marstts.Synthesizer(session=replace(self.session, model=respelled))
         texts, voices, seeds = [], [], []
         for word in group:
             for take in range(takes):

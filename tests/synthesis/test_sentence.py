@@ -121,18 +121,21 @@ def test_a_question_that_stays_level_is_asked_again_and_kept_without_warning(
     assert kept.top_p == made[kept_attempt].top_p and not kept.flaws
 
 
+@pytest.mark.parametrize("outcome", ["level", "unclear-0.9"])
 @pytest.mark.parametrize("delivery", [Delivery.CHECKED, Delivery.UNCHECKED])
-def test_a_level_question_whose_beginning_was_sent_is_kept_as_it_is(delivery: Delivery) -> None:
+def test_a_level_or_unclear_take_whose_beginning_was_sent_is_kept_as_it_is(delivery: Delivery, outcome: str) -> None:
     state = sentence()
     attempt = state.start()
-    kept = state.advance(attempt, take(attempt, "level"), delivery)
+    kept = state.advance(attempt, take(attempt, outcome), delivery)
     assert isinstance(kept, Take) and kept.attempts == 1 and kept.warning is None
 
 
-def test_with_one_attempt_a_level_question_is_kept() -> None:
-    state = Sentence(Segment(text=TEXT), 0.2, (7, 4), BackoffConfig(question_attempts=1))
+@pytest.mark.parametrize("outcome", ["level", "unclear-0.9"])
+def test_with_one_attempt_a_level_or_unclear_take_is_kept(outcome: str) -> None:
+    backoff = BackoffConfig(question_attempts=1, clearness_attempts=1)
+    state = Sentence(Segment(text=TEXT), 0.2, (7, 4), backoff)
     attempt = state.start()
-    assert isinstance(state.advance(attempt, take(attempt, "level")), Take)
+    assert isinstance(state.advance(attempt, take(attempt, outcome)), Take)
 
 
 @pytest.mark.parametrize(
@@ -154,20 +157,6 @@ def test_an_unclear_sentence_is_spoken_again_and_the_clearest_take_is_kept(
 def test_top_p_rises_with_refused_takes_only() -> None:
     made, _ = run("unclear-0.9 short unclear-0.9")
     assert [attempt.top_p for attempt in made] == [0.2, 0.2, 0.4] and len({attempt.seed for attempt in made}) == 3
-
-
-@pytest.mark.parametrize("delivery", [Delivery.CHECKED, Delivery.UNCHECKED])
-def test_an_unclear_sentence_whose_beginning_was_sent_is_kept_as_it_is(delivery: Delivery) -> None:
-    state = sentence()
-    attempt = state.start()
-    kept = state.advance(attempt, take(attempt, "unclear-0.9"), delivery)
-    assert isinstance(kept, Take) and kept.attempts == 1 and kept.warning is None
-
-
-def test_with_one_attempt_an_unclear_sentence_is_kept() -> None:
-    state = Sentence(Segment(text=TEXT), 0.2, (7, 4), BackoffConfig(clearness_attempts=1))
-    attempt = state.start()
-    assert isinstance(state.advance(attempt, take(attempt, "unclear-0.9")), Take)
 
 
 @pytest.mark.parametrize("outcome", ["good", "unclear-0.9"])

@@ -36,7 +36,7 @@ MAX_MASKED = 8
 
 
 @dataclass(frozen=True, eq=False)
-class Heard:
+class Example:
     """What is learned from one recording."""
 
     versions: tuple[NDArray[np.float16], ...]
@@ -82,7 +82,7 @@ class PhoneRecognizer(nn.Module):
 
 
 @dataclass(frozen=True, eq=False)
-class HeardBatch:
+class ExampleBatch:
     """Recordings side by side, zeros after their ends."""
 
     features: Tensor
@@ -97,24 +97,24 @@ class HeardBatch:
         return (torch.arange(self.features.shape[1])[None] < self.lengths[:, None]).float()[:, :, None]
 
 
-def collate(heard: Sequence[Heard], rng: np.random.Generator | None = None) -> HeardBatch:
+def collate(examples: Sequence[Example], rng: np.random.Generator | None = None) -> ExampleBatch:
     """A batch: versions drawn by `rng` and a span of each set to zero; without it the last version as it is."""
-    chosen = [one.versions[-1 if rng is None else int(rng.integers(len(one.versions)))] for one in heard]
+    chosen = [one.versions[-1 if rng is None else int(rng.integers(len(one.versions)))] for one in examples]
     features = torch.zeros(len(chosen), max(map(len, chosen)), chosen[0].shape[1])
     for row, each in zip(features, chosen, strict=True):
         row[: len(each)] = torch.from_numpy(each.astype(np.float32))
         if rng is not None:
             first = int(rng.integers(max(1, len(each) - MAX_MASKED)))
             row[first : first + int(rng.integers(MAX_MASKED))] = 0.0
-    return HeardBatch(
+    return ExampleBatch(
         features,
         torch.tensor([len(each) for each in chosen]),
-        torch.tensor([label for one in heard for label in one.labels]),
-        torch.tensor([len(one.labels) for one in heard]),
+        torch.tensor([label for one in examples for label in one.labels]),
+        torch.tensor([len(one.labels) for one in examples]),
     )
 
 
-def ctc_loss(model: PhoneRecognizer, batch: HeardBatch) -> Tensor:
+def ctc_loss(model: PhoneRecognizer, batch: ExampleBatch) -> Tensor:
     """Nats of a phone."""
     log_probs = model(batch.features, batch.mask).float().transpose(0, 1)
     total = F.ctc_loss(
@@ -124,11 +124,11 @@ def ctc_loss(model: PhoneRecognizer, batch: HeardBatch) -> Tensor:
 
 
 def train(
-    model: PhoneRecognizer, heard: Sequence[Heard], steps: int, rng: np.random.Generator
+    model: PhoneRecognizer, examples: Sequence[Example], steps: int, rng: np.random.Generator
 ) -> Iterator[tuple[int, float]]:
     """Train; yields each step's number, from 1, and its loss."""
     optimizer = torch.optim.AdamW(model.parameters(), LEARNING_RATE, betas=(0.9, 0.98), weight_decay=0.01)
-    ordered = sorted(heard, key=lambda one: len(one.versions[0]))
+    ordered = sorted(examples, key=lambda one: len(one.versions[0]))
     for step in range(steps):
         decay = 0.02 + 0.98 * (1 + np.cos(np.pi * step / steps)) / 2
         for group in optimizer.param_groups:
@@ -145,10 +145,10 @@ def train(
 
 
 @torch.no_grad()
-def phone_error_rate(model: PhoneRecognizer, heard: Sequence[Heard]) -> float:
+def phone_error_rate(model: PhoneRecognizer, examples: Sequence[Example]) -> float:
     """Edits of the best path's phones, divided by the number of phones."""
     edits = phones = 0
-    for one in heard:
+    for one in examples:
         best = model(collate([one]).features).argmax(dim=2)[0].unique_consecutive()
         edits += distance(best[best > 0].tolist(), one.labels)
         phones += len(one.labels)
