@@ -54,7 +54,7 @@ def main() -> None:
         base = with_phone_embeddings(base, tokenizer)
     speech = replace(speech, config=base.config, tokenizer=tokenizer, phones=PhoneUse.CONTOURS)
     init_distributed()
-    task = OrpoTask(config.orpo, pairs, base, speech.prompt)
+    task = OrpoTask(config.orpo, pairs, base, speech.prompt, speech.tokenizer)
     if is_main():
         digest = {"pairs": files_hash(*(path for path, _ in files))}
         open_orpo_run(found.output, config.orpo, base.config, tokenizer, digest)

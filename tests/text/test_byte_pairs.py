@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import marstts
-from marstts.text.phones import PHONE_TOKENS
+from marstts.text.phones import PAIR_TOKENS, PHONE_TOKENS
 from marstts.text.tokenizers.bpe import BPE
 from marstts.text.tokenizers.byte_pairs import BytePairs
 
@@ -18,7 +18,7 @@ PACKAGED = Path(marstts.__file__).parent / "models_data" / "mini" / "tokenizer.j
 PIECES = [
     "the ", "cat", " sat", "'s", "'LL", "'Ve", "don't", "12345", "½", "²", "é", "e\u0301", "Ж", "漢字", "😀", "\n",
     "\r\n", "  ", "\t", " \n ", "\u00a0", "\u2003", "\x1c", "\x85", "—", "...", "!?", "_", "[48000]", "[480",
-    "<|endoftext|>", "\ud800", "\u017f", "'\u017f", "\u0000", *PHONE_TOKENS[:3],
+    "<|endoftext|>", "\ud800", "\u017f", "'\u017f", "\u0000", *PHONE_TOKENS[:3], PAIR_TOKENS[0], PAIR_TOKENS[-1],
 ]  # fmt: skip
 
 
@@ -28,7 +28,7 @@ def vocabulary(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
         return PACKAGED
     path = tmp_path_factory.mktemp("bpe") / "tokenizer.json"
     bpe = BPE.train(LINES, 290, SPECIAL)
-    (bpe if request.param == "trained" else bpe.with_special_tokens(PHONE_TOKENS)).save(path)
+    (bpe if request.param == "trained" else bpe.with_special_tokens([*PHONE_TOKENS, *PAIR_TOKENS])).save(path)
     return path
 
 

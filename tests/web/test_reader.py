@@ -47,7 +47,7 @@ print(json.dumps([json.loads(reader.answer(json.dumps(each))) for each in given[
 
 def test_texts_are_read_without_compiled_packages_as_with_them() -> None:
     requests = [{"sentences": TEXT}, {"readings": TEXT}, {"sentences": TEXT, "lexicon": [["zork", "Z AO1 R K S"]]}]
-    for phones in ("none", "given", "known"):
+    for phones in ("none", "given", "known", "graphones"):
         given = {
             "tokenizer": (BUNDLE / "tokenizer.json").read_text(encoding="utf-8"),
             "settings": {"spelling": "simple", "phones": phones},

@@ -31,7 +31,7 @@ from marstts.mars6.export import decoder_graphs, quantize
 from marstts.mars6.speech import Mars6Speech
 from marstts.mars6.spelling import Spelling
 from marstts.speaker.base import SpeakerEncoder
-from marstts.text.phones import FALLING, PHONE_TOKENS, RISING
+from marstts.text.phones import FALLING, PAIR_TOKENS, PHONE_TOKENS, RISING
 from marstts.text.pronunciation.words import PhoneUse
 from marstts.text.tokenizers.bpe import BPE
 from marstts.weights import published_checkpoint
@@ -109,6 +109,7 @@ def speech_model(engine: Engine[Any], bundle: Path, settings: Mars6Settings, sam
             f"this model have {config.style_size}"
         )
     needed = set(PHONE_TOKENS) if settings.phones.has_phones else set()
+    needed |= set(PAIR_TOKENS) if settings.phones is PhoneUse.GRAPHONES else set()
     needed |= {RISING, FALLING} if settings.phones is PhoneUse.CONTOURS else set()
     if not tokenizer.special_tokens.keys() >= needed:
         raise CheckpointError(

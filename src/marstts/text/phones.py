@@ -38,7 +38,17 @@ PHONE_CHARACTERS = f"{PHONE_TOKENS[0]}-{PHONE_TOKENS[-1]}"
 PHONE_RUN = re.compile(f"[{CHARACTERS[PHONES[0]]}-{CHARACTERS[PHONES[-1]]}]+")
 """A word, or a part of one, in phones."""
 
-_RESERVED = dict.fromkeys(range(FIRST_CHARACTER, FIRST_CHARACTER + 0x60))
+PAIR_LETTERS = "abcdefghijklmnopqrstuvwxyz'"
+"""Letters that a model may read with a phone."""
+
+FIRST_PAIR = 0xF0000
+PAIR_TOKENS = tuple(chr(FIRST_PAIR + number) for number in range(len(PAIR_LETTERS) * (len(PHONES) + 1)))
+"""Characters for a letter with a phone, by letter, then by phone; the last one of each letter is for a silent letter.
+
+Private characters of Unicode (plane 15), one token each. Only sentences that a model is about to read have them.
+"""
+
+_RESERVED = dict.fromkeys((*range(FIRST_CHARACTER, FIRST_CHARACTER + 0x60), *map(ord, PAIR_TOKENS)))
 
 
 def as_characters(phones: Iterable[str]) -> str:
@@ -50,6 +60,12 @@ def as_characters(phones: Iterable[str]) -> str:
             raise DataError(f"expected phones of ARPAbet, but {phone!r} is none")
         characters.append(character)
     return "".join(characters)
+
+
+def letter_with_phone(letter: str, phone: str | None) -> str:
+    """The character of a letter of `PAIR_LETTERS` that is said with this phone; None = silent."""
+    number = len(PHONES) if phone is None else PHONES.index(phone)
+    return PAIR_TOKENS[PAIR_LETTERS.index(letter) * (len(PHONES) + 1) + number]
 
 
 def as_phones(characters: str) -> list[str]:

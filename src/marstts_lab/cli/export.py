@@ -63,7 +63,9 @@ def export(
     spelling: Annotated[str | None, typer.Option(help="`simple`: capitals in small letters, names of letters.")] = None,
     phones: Annotated[
         PhoneUse | None,
-        typer.Option(help="Words that a MARS6 reads in phones: none, given by the user, or all known."),
+        typer.Option(
+            help="Words that a MARS6 reads in phones: none, given by the user, or all known; or in letters with phones."
+        ),
     ] = None,
     timesteps: Annotated[int | None, typer.Option(min=1, help="Diffusion timesteps of a MARS5 (default: 200).")] = None,
     settings: Annotated[

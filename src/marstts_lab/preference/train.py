@@ -69,7 +69,7 @@ def train(
     }
     init_distributed()
     speech: Any = models.open_in_memory(base, bundle)
-    task = OrpoTask(config.orpo, found, base, speech.prompt)
+    task = OrpoTask(config.orpo, found, base, speech.prompt, speech.tokenizer)
     if not is_main():
         run(task, config.orpo.loop, output)
         return None

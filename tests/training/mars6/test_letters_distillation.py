@@ -8,7 +8,7 @@ import pytest
 import torch
 from toy_training import CORPUS, TOKENIZER, config, task
 
-from marstts.text.phones import CHARACTERS, FALLING, PHONE_TOKENS, RISING
+from marstts.text.phones import CHARACTERS, FALLING, PAIR_LETTERS, PAIR_TOKENS, PHONE_TOKENS, RISING, letter_with_phone
 from marstts_lab.training.loop import LoopConfig, run
 from marstts_lab.training.loss import values
 from marstts_lab.training.mars6.run_folder import init_from, open_run, trained_model
@@ -27,12 +27,14 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def student(base: Path, *, phone_embedding_lr_scale: float = 1.0, **distillation: object) -> PretrainTask:
+def student(
+    base: Path, *, phone_embedding_lr_scale: float = 1.0, graphones: float = 0.0, **distillation: object
+) -> PretrainTask:
     """A training of the model with phones, which begins with the weights of letters."""
-    tokenizer = TOKENIZER.with_special_tokens(PHONE_TOKENS)
+    tokenizer = TOKENIZER.with_special_tokens([*PHONE_TOKENS, *(PAIR_TOKENS if graphones else ())])
     settings = config(
         model={"text_vocab_size": tokenizer.vocab_size},
-        batching={"phones": PHONES},
+        batching={"phones": {**PHONES, "graphone_probability": graphones}},
         letters_distillation=distillation,
         phone_embedding_lr_scale=phone_embedding_lr_scale,
         precision="fp32",
@@ -51,6 +53,26 @@ def test_new_phones_begin_as_the_letters_that_they_are_written_with(base: Path) 
     for mark, character in ((RISING, "?"), (FALLING, ".")):
         ratios = torch.nn.functional.cosine_similarity(rows[ids[mark]], before, dim=1)
         assert int(ratios.argmax()) == learner.tokenizer.encode(character)[0]
+
+
+def test_letters_with_phones_begin_as_the_letters(base: Path) -> None:
+    learner, before = student(base, graphones=1.0), trained_model(base).encoder.text_embedding.weight
+    rows, ids = learner.model.encoder.text_embedding.weight, learner.tokenizer.special_tokens
+    for letter, phone in (("b", "B"), ("e", None), ("'", "S")):
+        expected = before[learner.tokenizer.encode(letter)[0]]
+        torch.testing.assert_close(rows[ids[letter_with_phone(letter, phone)]], expected)
+
+
+def test_a_phone_moves_all_letters_that_it_is_read_with_equally(base: Path) -> None:
+    learner = student(base, graphones=0.7, phone_embedding_lr_scale=20.0)
+    before = learner.model.encoder.text_embedding.weight.detach().clone()
+    for step in range(4):
+        learner.train_step(step)
+    moved = (learner.model.encoder.text_embedding.weight.detach() - before)[-len(PAIR_TOKENS) :]
+    by_letter = moved.view(len(PAIR_LETTERS), -1, moved.shape[1])
+    assert by_letter[0].any(dim=1).sum() > 3
+    torch.testing.assert_close(by_letter, by_letter[:1].expand_as(by_letter), atol=1e-6, rtol=0)
+    assert not (learner.model.encoder.text_embedding.weight.detach() - before)[: TOKENIZER.vocab_size].any()
 
 
 def test_the_teacher_reads_letters_and_the_student_phones(base: Path) -> None:
@@ -149,6 +171,19 @@ def test_a_resumed_run_with_faster_phones_equals_an_uninterrupted_one(base: Path
     second = student(base, **changes)
     run(second, loop, tmp_path / "parts")
     torch.testing.assert_close(second.model.state_dict(), whole.model.state_dict(), rtol=0, atol=0)
+
+
+def test_the_encoder_may_learn_alone(base: Path) -> None:
+    learner = student(
+        base, graphones=0.7, train_local_decoder=False, train_global_decoder=False, hidden_state_weight=1.0
+    )
+    learner.train_step(0)
+    learner.train_step(1)
+    before, after = trained_model(base).state_dict(), learner.model.state_dict()
+    size = len(before["encoder.text_embedding.weight"])
+    after["encoder.text_embedding.weight"] = after["encoder.text_embedding.weight"][:size]
+    changed = {name for name in before if not torch.equal(before[name], after[name])}
+    assert changed and all(name.startswith("encoder.") for name in changed)
 
 
 def test_the_local_decoder_may_stay_that_of_the_teacher(base: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from toy_pairs import CONFIG, PAIRS, PROMPT_OF, TOKENIZER, codes, config, model, task
+from toy_pairs import CONFIG, PAIRS, PROMPT_OF, SPEECH, TOKENIZER, codes, config, model, task
 
 from marstts.errors import ConfigError
 from marstts.generation.loop import generate
@@ -19,6 +19,7 @@ from marstts.mars6.engines.torch import TorchEngine
 from marstts.mars6.model import Mars6
 from marstts.mars6.prompt import Mars6Prompt
 from marstts.text.phones import PHONE_TOKENS
+from marstts.text.pronunciation.words import PhoneUse
 from marstts.text.tokenizers.bpe import BPE
 from marstts_lab.data.pairs import Pair, SideLine
 from marstts_lab.training.checkpoint import latest, restore, save
@@ -202,7 +203,7 @@ def test_flux_of_the_chosen_side_is_equation_1():
 def test_the_initial_model_is_left_as_it_was():
     base = model()
     before = {name: value.clone() for name, value in base.state_dict().items()}
-    OrpoTask(config(), PAIRS, base, PROMPT_OF).train_step(0)
+    OrpoTask(config(), PAIRS, base, PROMPT_OF, TOKENIZER).train_step(0)
     assert all(torch.equal(value, before[name]) for name, value in base.state_dict().items())
 
 
@@ -223,7 +224,7 @@ def test_the_loss_of_dpo_equals_the_one_written_out():
 def test_dpo_begins_at_the_initial_model_and_moves_the_chosen_sides_ahead_of_it(dropout: float):
     base = Mars6(CONFIG.model_copy(update={"dropout": dropout}))
     base.load_state_dict(model().state_dict())
-    learner = OrpoTask(config(dpo_beta=20.0, likelihood_weight=0.1), PAIRS, base, PROMPT_OF)
+    learner = OrpoTask(config(dpo_beta=20.0, likelihood_weight=0.1), PAIRS, base, PROMPT_OF, TOKENIZER)
     first, *_, last = [learner.train_step(step) for step in range(8)]
     assert float(first["margin"]) == pytest.approx(0.0, abs=1e-6)
     assert float(first["preference_loss"]) == pytest.approx(math.log(2), abs=1e-5)
@@ -274,7 +275,8 @@ def test_embeddings_of_letters_stay_where_those_of_phones_have_a_rate_of_their_o
 
 
 def test_embeddings_of_phones_alone_are_trained_and_texts_without_them_are_spoken_as_before():
-    learner = task(config(train_phone_embeddings_alone=True, phone_embedding_lr_scale=25.0))
+    settings = config(train_phone_embeddings_alone=True, phone_embedding_lr_scale=25.0)
+    learner = OrpoTask(settings, PAIRS, model(), replace(SPEECH, phones=PhoneUse.KNOWN).prompt, TOKENIZER)
     before = {name: value.clone() for name, value in learner.model.state_dict().items()}
     for step in range(2):
         learner.train_step(step)

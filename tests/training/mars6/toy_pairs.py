@@ -10,19 +10,23 @@ from marstts.mars6.model import Mars6
 from marstts.mars6.prompt import SPECIAL_TOKENS
 from marstts.mars6.speech import Mars6Speech
 from marstts.mars6.spelling import Spelling
+from marstts.text.phones import PHONE_TOKENS
 from marstts.text.tokenizers.bpe import BPE
 from marstts_lab.data.pairs import Pair, PairLine, SideLine
 from marstts_lab.training.mars6.orpo import OrpoConfig, OrpoTask
 
-TOKENIZER = BPE.train(["the cat sat on the mat", "she sells sea shells"], 270, SPECIAL_TOKENS)
+TOKENIZER = BPE.train(["the cat sat on the mat", "she sells sea shells"], 270, SPECIAL_TOKENS).with_special_tokens(
+    PHONE_TOKENS
+)
 CONFIG = Mars6Config(
-    text_vocab_size=270, codebook_size=11, width=24, encoder_layers=1, global_layers=2, local_layers=1, heads=2,
-    local_heads=3, identity_size=5, style_size=4,
+    text_vocab_size=TOKENIZER.vocab_size, codebook_size=11, width=24, encoder_layers=1, global_layers=2, local_layers=1,
+    heads=2, local_heads=3, identity_size=5, style_size=4,
 )  # fmt: skip
-PROMPT_OF = Mars6Speech(
+SPEECH = Mars6Speech(
     config=CONFIG, tokenizer=TOKENIZER, engine=None, quality_prefix_hz=24_000, spelling=Spelling.SIMPLE,
     style_offset=(0.5, 0.0, -0.5, 0.0),
-).prompt  # fmt: skip
+)  # fmt: skip
+PROMPT_OF = SPEECH.prompt
 
 
 def codes(rng: np.random.Generator, patches: int):
@@ -47,7 +51,7 @@ PAIRS = [pair(0, 3, 5), pair(1, 4, 2, prefix=3), pair(2, 6, 6, has_eos=False), p
 
 
 def model() -> Mars6:
-    torch.manual_seed(3)
+    torch.manual_seed(5)
     return Mars6(CONFIG).eval()
 
 
@@ -61,4 +65,4 @@ def config(**changes) -> OrpoConfig:
 
 
 def task(settings: OrpoConfig | None = None, validate_model=None, pairs=PAIRS) -> OrpoTask:
-    return OrpoTask(settings or config(), pairs, model(), PROMPT_OF, validate_model=validate_model)
+    return OrpoTask(settings or config(), pairs, model(), PROMPT_OF, TOKENIZER, validate_model=validate_model)

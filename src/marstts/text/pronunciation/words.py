@@ -2,7 +2,7 @@
 
 Upstream: `dictionary`, `letters_to_sounds`.  Downstream: `mars6.spelling` (synthesis), `mixing` (training).
 After K. Kastner et al., "Representation Mixing for TTS Synthesis" (arXiv:1811.07240): a model reads letters and phones,
-mixed word by word. Heteronyms stay letters, for a model sees their context and a dictionary does not.
+mixed word by word. Heteronyms stay letters where the word before does not decide (`heteronyms`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from marstts.text.phones import PHONE_RUN, as_characters, as_phones
+from marstts.text.pronunciation import graphones, heteronyms
 from marstts.text.pronunciation.dictionary import Pronunciation, look_up
+from marstts.text.pronunciation.graphones import graphones_of
 from marstts.text.pronunciation.letters_to_sounds import guess
 
 WORD = re.compile(r"(?<![A-Za-z'])[A-Za-z]+(?:'[A-Za-z]+)*")
@@ -45,10 +47,13 @@ class PhoneUse(str, Enum):
     KNOWN = "known"
     """All words of the table, but heteronyms, and those that the letter-to-sound model reads."""
 
+    GRAPHONES = "graphones"
+    """The same words, each letter with its phone (`graphones`); words whose pronunciation a user gives are phones."""
+
     @property
     def has_phones(self) -> bool:
         """Whether the model reads phones at all."""
-        return self in (PhoneUse.GIVEN, PhoneUse.KNOWN)
+        return self in (PhoneUse.GIVEN, PhoneUse.KNOWN, PhoneUse.GRAPHONES)
 
 
 class PhoneWord(NamedTuple):
@@ -59,7 +64,7 @@ class PhoneWord(NamedTuple):
     """First character of the text and last + 1."""
 
     characters: str
-    """Its phones, as characters."""
+    """Its phones, or its letters with phones, as characters."""
 
 
 def word_pieces(text: str) -> Iterator[tuple[str, str]]:
@@ -78,10 +83,22 @@ def phone_words(text: str, use: PhoneUse) -> Iterator[PhoneWord]:
     for piece in _PIECE.finditer(text):
         if piece["phones"]:
             yield PhoneWord(*piece.span(), given_phones(piece))
-        elif use is PhoneUse.KNOWN:
-            phones = phones_of(piece["word"])
+        elif use in (PhoneUse.KNOWN, PhoneUse.GRAPHONES):
+            word = piece["word"]
+            phones = phones_in_context(word, text[: piece.start()])
             if phones is not None:
-                yield PhoneWord(*piece.span(), as_characters(phones))
+                is_known = use is PhoneUse.KNOWN
+                said = as_characters(phones) if is_known else graphones.as_characters(graphones_of(word, phones))
+                yield PhoneWord(*piece.span(), said)
+
+
+def phones_in_context(word: str, text_before: str) -> tuple[str, ...] | None:
+    """The phones of a word after this text; None for lone letters, and for heteronyms that the text does not decide."""
+    found = heteronyms.in_context(word, text_before)
+    if found is None:
+        return phones_of(word)
+    phones, has_ending = found
+    return (*phones, *possessive(phones)) if has_ending else phones
 
 
 def phones_of(word: str) -> tuple[str, ...] | None:

@@ -31,7 +31,10 @@ class BytePairs:
 
     @cached_property
     def _special(self) -> re.Pattern[str]:
-        return re.compile("|".join(map(re.escape, sorted(self.special_tokens, key=len, reverse=True))) or r"(?!)")
+        tokens = sorted(self.special_tokens, key=len, reverse=True)
+        single = "".join(re.escape(token) for token in tokens if len(token) == 1)  # one class, for there may be many
+        longer = [re.escape(token) for token in tokens if len(token) > 1]
+        return re.compile("|".join([*longer, *([f"[{single}]"] if single else [])]) or r"(?!)")
 
     def encode_with_offsets(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
         """Ids of a text, and first character and last + 1 of each; bytes of a character share its place."""

@@ -37,6 +37,9 @@ class LettersDistillationConfig(Config):
     """False: the local decoder stays the teacher's. Recordings that are not distilled would move it away from the
     teacher's distribution, which the global decoder's hidden states still fit."""
 
+    train_global_decoder: bool = True
+    """False: the global decoder stays the teacher's, and what it attends to must be what letters gave it."""
+
     scored_ratio: float = Field(1.0, gt=0.0, le=1.0)
     """Ratio of the patches of distilled rows, drawn at random, whose codes are scored.
 

@@ -277,10 +277,14 @@ class OrpoTask:
         pairs: Sequence[Pair],
         base: Mars6,
         prompt_of: PromptOf,
+        tokenizer: BPE,
         *,
         validate_model: ValidateModel | None = None,
     ) -> None:
-        """Begin with the weights of `base`, which is left as it is; `prompt_of` is how its bundle makes prompts."""
+        """Begin with the weights of `base`, which is left as it is.
+
+        `prompt_of` is how its bundle makes prompts, and `tokenizer` has their ids.
+        """
         init_distributed()
         self.config, self.validate_model, self.num_pairs = config, validate_model, len(pairs)
         self.device = pick_device(config.device)
@@ -295,7 +299,7 @@ class OrpoTask:
         self.optimizer = make_optimizer(self.model, config.optimizer)
         alone, scale = config.train_phone_embeddings_alone, config.phone_embedding_lr_scale
         if alone or scale != 1:
-            train_phones_faster(self.model, self.optimizer, scale, alone=alone)
+            train_phones_faster(self.model, self.optimizer, scale, tokenizer, alone=alone)
         self.optimizers: dict[str, torch.optim.Optimizer] = {"model": self.optimizer}
         self.forward = wrap_ddp(self.model, all_used=base.config.conditioning is Conditioning.TWO_SLOTS)
         self.collate = PairCollator(pairs, base.config, prompt_of)

@@ -1,4 +1,4 @@
-"""Embeddings of phone tokens for a model that was trained on letters: means of the letters that they are written with.
+"""Embeddings of phone tokens, and of letters with phones, for a model that was trained on letters.
 
 Upstream: the pronunciation table.  Downstream: `run_folder.init_from`.
 Deviation from the paper, whose text is BPE alone.
@@ -12,51 +12,78 @@ from collections.abc import Mapping
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 
 from marstts.mars6.model import Mars6
-from marstts.text.phones import CHARACTERS, FALLING, PHONE_TOKENS, RISING
+from marstts.text.phones import CHARACTERS, FALLING, PAIR_LETTERS, PAIR_TOKENS, PHONE_TOKENS, RISING
 from marstts.text.pronunciation.dictionary import entries
 from marstts.text.tokenizers.bpe import BPE
+
+PHONES_OF_A_LETTER = len(PAIR_TOKENS) // len(PAIR_LETTERS)
+"""Tokens of each letter: one for each phone, and one where it is silent."""
 
 MARK_SCALE = 0.7
 """Of the embedding of the punctuation mark that a mark of pitch begins with."""
 
 
 def with_phone_embeddings(model: Mars6, tokenizer: BPE) -> Mars6:
-    """The model with a row of the text embedding for each phone of the tokenizer, whose last ids these are.
+    """The model with a row of the text embedding for each phone token of the tokenizer that it has none for.
 
-    A row is the mean of the embeddings of the phone's letters, weighted by how often it is written with them. The marks
-    of a rise and of a fall begin near a question mark and a full stop, whose pitch they have.
+    The row of a phone is the mean of the embeddings of its letters, weighted by how often it is written with them. The
+    marks of a rise and of a fall begin near a question mark and a full stop, whose pitch they have. That of a letter
+    with a phone is the letter's, so that the model reads what it read before.
     """
-    letters = letters_of_phones()
+    letters, ids = letters_of_phones(), tokenizer.special_tokens
     old = model.encoder.text_embedding.weight.detach()
     rows = torch.zeros(tokenizer.vocab_size, old.shape[1])
     rows[: len(old)] = old
-    ids = tokenizer.special_tokens
-    for phone, character in CHARACTERS.items():
-        for letter, weight in letters[phone].items():
-            rows[ids[character]] += weight * old[tokenizer.encode(letter)[0]]
-    for mark, character in ((RISING, "?"), (FALLING, ".")):
-        rows[ids[mark]] = MARK_SCALE * old[tokenizer.encode(character)[0]]
+    if ids[PHONE_TOKENS[0]] >= len(old):
+        for phone, character in CHARACTERS.items():
+            for letter, weight in letters[phone].items():
+                rows[ids[character]] += weight * old[tokenizer.encode(letter)[0]]
+        for mark, character in ((RISING, "?"), (FALLING, ".")):
+            rows[ids[mark]] = MARK_SCALE * old[tokenizer.encode(character)[0]]
+    if PAIR_TOKENS[0] in ids:
+        by_letter = torch.stack([old[tokenizer.encode(letter)[0]] for letter in PAIR_LETTERS])
+        rows[pair_rows(tokenizer)] = by_letter.repeat_interleave(PHONES_OF_A_LETTER, dim=0)
     extended = copy.deepcopy(model)
     extended.config = model.config.model_copy(update={"text_vocab_size": tokenizer.vocab_size})
     extended.encoder.text_embedding = nn.Embedding.from_pretrained(rows, freeze=False)
-    assert len(old) + len(PHONE_TOKENS) == tokenizer.vocab_size, "phones are the only new tokens"
     return extended
 
 
-def train_phones_faster(model: Mars6, optimizer: torch.optim.Optimizer, lr_scale: float, *, alone: bool) -> None:
+def pair_rows(tokenizer: BPE) -> slice:
+    """The ids of letters with phones, which are the last ones."""
+    first = tokenizer.special_tokens[PAIR_TOKENS[0]]
+    assert tokenizer.vocab_size == first + len(PAIR_TOKENS), "letters with phones are the last tokens"
+    return slice(first, tokenizer.vocab_size)
+
+
+def train_phones_faster(
+    model: Mars6, optimizer: torch.optim.Optimizer, lr_scale: float, tokenizer: BPE, *, alone: bool
+) -> None:
     """Put the text embeddings into a parameter group with a learning rate of its own; letters do not change.
 
-    alone: nor does anything else.
+    A phone moves the rows of all letters equally that it is read with: a hint, whatever the letter. Their gradient is
+    the mean over the letters, and AdamW's steps, which are the same for equal gradients, keep them so.
+    alone: nothing but the embeddings of phones is trained.
     """
     weight = model.encoder.text_embedding.weight
     if alone:
         model.requires_grad_(False)
         weight.requires_grad_(True)
-    letters = len(weight) - len(PHONE_TOKENS)
-    weight.register_hook(lambda gradient: torch.cat([torch.zeros_like(gradient[:letters]), gradient[letters:]]))
+    first = tokenizer.special_tokens[PHONE_TOKENS[0]]
+    pairs = pair_rows(tokenizer) if PAIR_TOKENS[0] in tokenizer.special_tokens else slice(0, 0)
+
+    def of_phones(gradient: Tensor) -> Tensor:
+        kept = gradient.clone()
+        kept[:first] = 0.0
+        if pairs.stop:
+            by_letter = gradient[pairs].view(len(PAIR_LETTERS), PHONES_OF_A_LETTER, -1)
+            kept[pairs] = by_letter.mean(dim=0).repeat(len(PAIR_LETTERS), 1)
+        return kept
+
+    weight.register_hook(of_phones)
     for group in optimizer.param_groups:
         group["params"] = [each for each in group["params"] if each is not weight and not alone]
     optimizer.add_param_group({"params": [weight], "weight_decay": 0.0, "lr_scale": lr_scale})

@@ -17,7 +17,7 @@ from marstts.mars6.model import Mars6
 from marstts.mars6.prompt import SPECIAL_TOKENS
 from marstts.models import load_for_training
 from marstts.text.normalize import normalize
-from marstts.text.phones import PHONE_TOKENS
+from marstts.text.phones import PAIR_TOKENS, PHONE_TOKENS
 from marstts.text.tokenizers.bpe import BPE
 from marstts_lab.data.corpus import Corpus
 from marstts_lab.training.checkpoint import check_same_model, first_readable, latest, load_weights, preferred
@@ -64,7 +64,8 @@ def open_run(folder: Path, config: PretrainConfig, corpus: Corpus, base: str | P
             source = Path(base) if latest(Path(base)) else find_bundle(str(base))
             tokenizer = BPE.load(source / TOKENIZER_FILE)
         if config.batching.phones is not None:
-            tokenizer = tokenizer.with_special_tokens(PHONE_TOKENS)
+            has_graphones = config.batching.phones.graphone_probability > 0
+            tokenizer = tokenizer.with_special_tokens([*PHONE_TOKENS, *(PAIR_TOKENS if has_graphones else ())])
         tokenizer.save(path)
     write_config(config, folder / CONFIG_FILE)
     return BPE.load(path)
@@ -88,12 +89,13 @@ def spoken_text(text: str) -> str:
 def init_from(task: HasWeights, base: str | Path) -> None:
     """Set the weights to the EMA of another run, or to a bundle's (by folder or by a packaged model's name).
 
-    Weights of a model that reads letters get embeddings of phones where the task's tokenizer has phones.
+    They get embeddings of phones, and of letters with phones, where the task's tokenizer has them and they do not.
 
     CheckpointError if the weights do not fit the configuration.
     """
     source = trained_model(Path(base)) if latest(Path(base)) else load_for_training(str(base))
-    if source.config.text_vocab_size == task.tokenizer.vocab_size - len(PHONE_TOKENS):
+    missing = task.tokenizer.vocab_size - source.config.text_vocab_size
+    if missing in (len(PHONE_TOKENS), len(PAIR_TOKENS), len(PHONE_TOKENS) + len(PAIR_TOKENS)):
         source = with_phone_embeddings(source, task.tokenizer)
     for module in task.modules.values():
         try:

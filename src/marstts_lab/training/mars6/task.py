@@ -77,12 +77,13 @@ class PretrainTask:
         self.modules: dict[str, nn.Module] = {MODEL: self.model, EMA: self.ema}
         if config.guidance_distillation_scale > 1 or config.letters_distillation is not None:
             self.modules[TEACHER] = make_ema(self.model)
-        if config.letters_distillation is not None and not config.letters_distillation.train_local_decoder:
-            self.model.local_decoder.requires_grad_(False)
+        if config.letters_distillation is not None:
+            self.model.local_decoder.requires_grad_(config.letters_distillation.train_local_decoder)
+            self.model.global_decoder.requires_grad_(config.letters_distillation.train_global_decoder)
         self.special_tokens = [tokenizer.encode(token)[0] for token in SPECIAL_TOKENS]
         self.optimizer = make_optimizer(self.model, config.optimizer)
         if config.phone_embedding_lr_scale != 1:
-            train_phones_faster(self.model, self.optimizer, config.phone_embedding_lr_scale, alone=False)
+            train_phones_faster(self.model, self.optimizer, config.phone_embedding_lr_scale, tokenizer, alone=False)
         self.optimizers: dict[str, torch.optim.Optimizer] = {"model": self.optimizer}
         if config.compile:
             compile_layers(self.model)
