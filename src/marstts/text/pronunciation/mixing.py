@@ -1,8 +1,9 @@
 """Representation mixing: texts for training in which some words are phones, or letters with phones.
 
 Upstream: `words`, `graphones`.  Downstream: `data.batching`.
-K. Kastner et al. (arXiv:1811.07240), word by word.  Deviations: heteronyms stay letters; words may be graphones, with
-other letters of the same phones as well, so that a model learns that the phone decides.
+K. Kastner et al. (arXiv:1811.07240), word by word.  Deviations: heteronyms stay letters where their context does not
+decide; words may be graphones, with other letters of the same phones as well, so that a model learns that the phone
+decides.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from marstts.text.phones import PAIR_LETTERS
 from marstts.text.pronunciation import graphones
 from marstts.text.pronunciation.graphones import Graphone, graphones_of
 from marstts.text.pronunciation.letters_to_sounds import packaged_model
-from marstts.text.pronunciation.words import WORD, known_phones
+from marstts.text.pronunciation.words import WORD, known_phones, phones_in_context
 
 OTHER_LETTERS, RANDOM_LETTERS, KEPT_SILENT = 0.75, 0.06, 0.5
 """Of the graphones of a respelled word: those with phones that get letters of another graphone with these phones, those
@@ -63,11 +64,12 @@ def mix_phones(text: str, config: PhoneMixingConfig, rng: np.random.Generator) -
         if not is_whole and drawn[0] >= config.word_probability:
             return match[0]
         known = known_phones(match[0])
-        if known is None or known.depends_on_context:
+        said = None if known is None else phones_in_context(match[0], text[: match.start()])
+        if said is None:
             return match[0]
         if drawn[1] >= config.graphone_probability:
-            return phones.as_characters(known.phones)
-        found: Sequence[Graphone] = graphones_of(match[0], tuple(known.phones))
+            return phones.as_characters(said)
+        found: Sequence[Graphone] = graphones_of(match[0], said)
         if drawn[2] < config.respelling_probability:
             found = respelled(found, np.random.default_rng(int(drawn[2] * 2**53)))
         return graphones.as_characters(found)
