@@ -6,7 +6,7 @@ import pytest
 
 from marstts.mars6.spelling import Spelling, read_aloud
 from marstts.text.phones import PHONES, readable
-from marstts.text.pronunciation.heteronyms import _table, in_context
+from marstts.text.pronunciation.heteronyms import in_context, table
 from marstts.text.pronunciation.words import PhoneUse
 from marstts.text.reading import read_text
 
@@ -47,7 +47,7 @@ def test_without_a_hint_the_model_reads_letters(sentence: str, word: str) -> Non
 
 
 def test_both_uses_have_phones_and_differ() -> None:
-    for word, (noun, verb) in _table().items():
+    for word, (noun, verb) in table().items():
         assert {*noun, *verb} <= set(PHONES), word
         assert noun != verb, word
         assert in_context(word, "the ") == (noun, False) and in_context(word, "to ") == (verb, False)

@@ -49,8 +49,8 @@ def in_context(word: str, text_before: str) -> tuple[tuple[str, ...], bool] | No
     None for other words, and where the text does not tell.
     """
     word = word.lower()
-    ending = next((each for each in ("'s", "s") if word.endswith(each) and word[: -len(each)] in _table()), "")
-    found = _table().get(word[: len(word) - len(ending)])
+    ending = next((each for each in ("'s", "s") if word.endswith(each) and word[: -len(each)] in table()), "")
+    found = table().get(word[: len(word) - len(ending)])
     before = _BEFORE.search(text_before)
     if found is None or before is None:
         return None
@@ -63,7 +63,7 @@ def in_context(word: str, text_before: str) -> tuple[tuple[str, ...], bool] | No
 
 
 @cache
-def _table() -> dict[str, Heteronym]:
+def table() -> dict[str, Heteronym]:
     """The heteronyms by their letters."""
     lines = files(__package__).joinpath("data", "heteronyms.tsv").read_text(encoding="ascii").splitlines()
     rows = (line.split("\t") for line in lines if not line.startswith("#"))
