@@ -6,12 +6,15 @@ import pytest
 
 from marstts.errors import ConfigError
 from marstts.mars6.bundled import parse_settings
-from marstts.mars6.spelling import SpelledText, Spelling, read_aloud
+from marstts.mars6.spelling import Respellings, SpelledText, Spelling, read_aloud
 from marstts.text.phones import RISING
 from marstts.text.pronunciation.words import PhoneUse
 from marstts.text.reading import read_text
 
-RESPELLINGS = {"michael": "mykle", "diane": "dyan", "reilly": "riley"}
+RESPELLINGS: Respellings = {
+    "michael": "mykle", "diane": "dyan", "reilly": "riley",
+    "record": {"noun": "wreckerd", "verb": "re-cord"}, "use": {"verb": "yooz"},
+}  # fmt: skip
 
 
 def spelled(written: str, use: PhoneUse = PhoneUse.CONTOURS) -> SpelledText:
@@ -33,6 +36,22 @@ def test_words_keep_capitals_and_possessives_and_what_a_user_gave(written: str, 
     assert spelled(written).text == read
 
 
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("The record was broken.", "The wreckerd was broken."), ("We will record it.", "We will re-cord it."),
+        ("My RECORDS are here.", "My wreckerds are here."), ("She records them.", "She re-cords them."),
+        ("The record's end.", "The wreckerd's end."), ("Her Record won.", "Her Wreckerd won."),
+        ("We use it.", "We yooz it."), ("It is of use.", "It is of use."), ("She uses it.", "She uses it."),
+        ("People record it.", "People record it."), ("Record it.", "Record it."), ("I recorded it.", "I recorded it."),
+        ("The [record]{R IH0 K AO1 R D} ends.", "The rikawrd ends."),
+    ],
+)  # fmt: skip
+def test_letters_of_a_heteronym_are_those_of_its_use(written: str, read: str) -> None:
+    """Where the word before does not decide, or an "s" would be a syllable, it keeps its own."""
+    assert spelled(written).text == read
+
+
 def test_spans_are_those_of_the_sentence_as_it_was() -> None:
     found = spelled("We saw Diane's cat.")
     first = found.text.index("Dyan")
@@ -42,7 +61,13 @@ def test_spans_are_those_of_the_sentence_as_it_was() -> None:
     assert len(found.places) == len(found.text) + 1
 
 
-@pytest.mark.parametrize("respellings", [{"Ann": "an"}, {"ann": ""}, {"ann": "a\nn"}, {"ann": "é"}, {"": "ann"}])
-def test_respellings_that_are_no_words_are_refused(respellings: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    "respellings",
+    [
+        {"Ann": "an"}, {"ann": ""}, {"ann": "a\nn"}, {"ann": "é"}, {"": "ann"},
+        {"record": {"adverb": "record"}}, {"record": {"noun": "a b"}}, {"record": ["wreckerd"]},
+    ],
+)  # fmt: skip
+def test_respellings_that_are_no_words_are_refused(respellings: dict[str, object]) -> None:
     with pytest.raises(ConfigError, match="respellings"):
         parse_settings({"respellings": respellings}, "bundle.json: settings")

@@ -32,6 +32,7 @@ from marstts.mars6.speech import Mars6Speech
 from marstts.mars6.spelling import Spelling
 from marstts.speaker.base import SpeakerEncoder
 from marstts.text.phones import FALLING, PAIR_TOKENS, PHONE_TOKENS, RISING
+from marstts.text.pronunciation.heteronyms import Use
 from marstts.text.pronunciation.words import PhoneUse
 from marstts.text.tokenizers.bpe import BPE
 from marstts.weights import published_checkpoint
@@ -63,8 +64,9 @@ class Mars6Settings(Config):
     phones: PhoneUse = PhoneUse.NONE
     """What the model reads beside letters: phones, or marks of intonation alone; the tokenizer must have them."""
 
-    respellings: dict[Word, Respelling] = Field({}, max_length=50_000)
-    """Letters for words, in small letters, whose own the model misreads (`recipes/mini/respellings.py`)."""
+    respellings: dict[Word, Respelling | dict[Use, Respelling]] = Field({}, max_length=50_000)
+    """Letters for words, in small letters, whose own the model misreads (`recipes/mini/respellings.py`); for heteronyms
+    those of the noun or of the verb."""
 
 
 def parse_settings(values: Mapping[str, Any], source: str) -> Mars6Settings:

@@ -8,7 +8,7 @@ marks for the text's start and end, as in the published checkpoint.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,7 +26,7 @@ from marstts.mars6.prompt_text import (
     sentence_spans,
     without_special_tokens,
 )
-from marstts.mars6.spelling import Spelling, read_aloud
+from marstts.mars6.spelling import Respellings, Spelling, read_aloud
 from marstts.text.pronunciation.words import PhoneUse
 from marstts.text.tokenizers.bpe import BPE
 from marstts.voice import Voice
@@ -77,7 +77,7 @@ def build_prompt(
     quality: int | None = 48000,
     spelling: Spelling = Spelling.AS_WRITTEN,
     phones: PhoneUse = PhoneUse.NONE,
-    respellings: Mapping[str, str] | None = None,
+    respellings: Respellings | None = None,
 ) -> Mars6Prompt:
     """`text` to be spoken by `voice`; deep where the voice has a prefix.
 

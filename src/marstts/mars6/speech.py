@@ -18,7 +18,7 @@ from marstts.generation.engine import Engine
 from marstts.generation.request import SamplingConfig
 from marstts.mars6.config import Mars6Config, unpatchify
 from marstts.mars6.prompt import Mars6Prompt, build_prompt
-from marstts.mars6.spelling import Spelling
+from marstts.mars6.spelling import Respellings, Spelling
 from marstts.text.pronunciation.words import PhoneUse
 from marstts.text.tokenizers.bpe import BPE
 from marstts.voice import Voice
@@ -44,7 +44,7 @@ class Mars6Speech:
     phones: PhoneUse = PhoneUse.NONE
     """Words of prompts that are phones."""
 
-    respellings: Mapping[str, str] = field(default_factory=dict)
+    respellings: Respellings = field(default_factory=dict)
     """Letters of prompts for words that the model misreads."""
 
     sampling: SamplingConfig = field(default_factory=SamplingConfig)

@@ -18,7 +18,8 @@ from enum import Enum
 from marstts.text.intonation import final_contours
 from marstts.text.lexicon import respell
 from marstts.text.phones import FALLING, PHONE_RUN, RISING
-from marstts.text.pronunciation.words import QUOTED_WORD, PhoneUse, phone_words
+from marstts.text.pronunciation import heteronyms
+from marstts.text.pronunciation.words import QUOTED_WORD, PhoneUse, phone_words, possessive
 
 
 class Spelling(str, Enum):
@@ -170,7 +171,11 @@ def with_phones(spelled: SpelledText, use: PhoneUse) -> SpelledText:
     return SpelledText("".join([*pieces, spelled.text[end:]]), [*places, *spelled.places[end:]])
 
 
-def with_respellings(spelled: SpelledText, respellings: Mapping[str, str]) -> SpelledText:
+Respellings = Mapping[str, str | Mapping[heteronyms.Use, str]]
+"""Other letters for words in small letters; those of heteronyms may depend on their use."""
+
+
+def with_respellings(spelled: SpelledText, respellings: Respellings) -> SpelledText:
     """The text with other letters for the words, in small letters, that this model misreads; their capitals stay."""
     if not respellings:
         return spelled
@@ -179,7 +184,7 @@ def with_respellings(spelled: SpelledText, respellings: Mapping[str, str]) -> Sp
     end = 0
     for word in QUOTED_WORD.finditer(spelled.text):
         written = stem(word[0])
-        other = respellings.get(written.lower())
+        other = other_letters(written, spelled.text[: word.start()], respellings)
         if other is not None:
             said, start = other.capitalize() if written[0].isupper() else other, word.start()
             pieces += (spelled.text[end:start], said)
@@ -189,13 +194,26 @@ def with_respellings(spelled: SpelledText, respellings: Mapping[str, str]) -> Sp
     return SpelledText("".join([*pieces, spelled.text[end:]]), [*places, *spelled.places[end:]])
 
 
+def other_letters(word: str, text_before: str, respellings: Respellings) -> str | None:
+    """The other letters of a word after this text, in small letters; None where it keeps its own."""
+    other = respellings.get(word.lower())
+    if isinstance(other, str):
+        return other
+    used = heteronyms.in_context(word, text_before)
+    by_use = respellings.get(used.word, {}) if used is not None else {}
+    if used is None or isinstance(by_use, str) or used.use not in by_use:
+        return None
+    has_syllable_more = len(possessive(used.phones)) > 1  # "uses": "s" after other letters would not be one
+    return None if used.ending and has_syllable_more else by_use[used.use] + used.ending
+
+
 def stem(word: str) -> str:
     """A word without its "'s"."""
     return word[:-2] if word.lower().endswith("'s") else word
 
 
 def read_aloud(
-    text: str, spelling: Spelling, phones: PhoneUse, respellings: Mapping[str, str] | None = None
+    text: str, spelling: Spelling, phones: PhoneUse, respellings: Respellings | None = None
 ) -> SpelledText:
     """A sentence as the model reads it: spelled, its questions marked, its words in phones."""
     spelled = with_respellings(spell(text, spelling), respellings or {})

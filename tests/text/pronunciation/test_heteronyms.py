@@ -6,7 +6,7 @@ import pytest
 
 from marstts.mars6.spelling import Spelling, read_aloud
 from marstts.text.phones import PHONES, readable
-from marstts.text.pronunciation.heteronyms import in_context, table
+from marstts.text.pronunciation.heteronyms import UsedWord, in_context, table
 from marstts.text.pronunciation.words import PhoneUse
 from marstts.text.reading import read_text
 
@@ -50,8 +50,10 @@ def test_both_uses_have_phones_and_differ() -> None:
     for word, (noun, verb) in table().items():
         assert {*noun, *verb} <= set(PHONES), word
         assert noun != verb, word
-        assert in_context(word, "the ") == (noun, False) and in_context(word, "to ") == (verb, False)
+        for before, use, phones in (("the ", "noun", noun), ("to ", "verb", verb)):
+            found = in_context(word.upper(), before)
+            assert found == UsedWord(word, use, "") and found.phones == phones
 
 
 def test_what_is_no_heteronym_is_left_alone() -> None:
-    assert in_context("table", "the ") is None and in_context("s", "the ") is None
+    assert in_context("table", "the ") is None and in_context("s", "the ") is None and in_context("'s", "the ") is None

@@ -1,6 +1,6 @@
 """Heteronyms whose noun and verb differ: "a record", "to record".
 
-Upstream: `data/heteronyms.tsv`.  Downstream: `words`, for models that read phones.
+Upstream: `data/heteronyms.tsv`.  Downstream: `words`, for models that read phones; respellings, for those of letters.
 The word before decides: an article or a preposition makes a noun (or an adjective), "to" or a pronoun a verb. Where it
 says nothing, a heteronym has no phones, and the model reads its letters.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from functools import cache
 from importlib.resources import files
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 _BEFORE = re.compile(r"([A-Za-z]+(?:'[A-Za-z]+)*) $")
 
@@ -34,6 +34,10 @@ _CONTRACTED = frozenset("it's he's she's that's there's here's what's who's wher
 _BEFORE_VERBS_WITH_S = frozenset(["he", "she", "it", "who", "which"])
 
 
+Use = Literal["noun", "verb"]
+"""Adjectives count as nouns."""
+
+
 class Heteronym(NamedTuple):
     """The phones of a word, by its use."""
 
@@ -42,24 +46,46 @@ class Heteronym(NamedTuple):
 
     verb: tuple[str, ...]
 
+    def phones(self, use: Use) -> tuple[str, ...]:
+        """The phones of this use."""
+        return self.noun if use == "noun" else self.verb
 
-def in_context(word: str, text_before: str) -> tuple[tuple[str, ...], bool] | None:
-    """The phones that a heteronym has after this text, and whether those of an "s" or "'s" follow.
+
+class UsedWord(NamedTuple):
+    """A heteronym in a text."""
+
+    word: str
+    """In small letters, as the table has it."""
+
+    use: Use
+    ending: Literal["", "s", "'s"]
+
+    @property
+    def phones(self) -> tuple[str, ...]:
+        """Without those of the ending."""
+        return table()[self.word].phones(self.use)
+
+
+def in_context(word: str, text_before: str) -> UsedWord | None:
+    """The use of a heteronym, which may have an ending, after this text.
 
     None for other words, and where the text does not tell.
     """
     word = word.lower()
-    ending = next((each for each in ("'s", "s") if word.endswith(each) and word[: -len(each)] in table()), "")
-    found = table().get(word[: len(word) - len(ending)])
-    before = _BEFORE.search(text_before)
-    if found is None or before is None:
+    ending: Literal["", "s", "'s"] = ""
+    if word.endswith("s"):
+        ending = "'s" if word.endswith("'s") else "s"
+        ending = ending if word.removesuffix(ending) in table() else ""
+    heteronym = word.removesuffix(ending)
+    before = _BEFORE.search(text_before) if heteronym in table() else None
+    if before is None:
         return None
     last = before[1].lower()
     is_possessive = last.endswith("'s") and last not in _CONTRACTED
     if ending == "'s" or is_possessive or last in _BEFORE_NOUNS:
-        return found.noun, bool(ending)
+        return UsedWord(heteronym, "noun", ending)
     is_verb = last in (_BEFORE_VERBS_WITH_S if ending else _BEFORE_VERBS)
-    return (found.verb, bool(ending)) if is_verb else None
+    return UsedWord(heteronym, "verb", ending) if is_verb else None
 
 
 @cache

@@ -97,8 +97,7 @@ def phones_in_context(word: str, text_before: str) -> tuple[str, ...] | None:
     found = heteronyms.in_context(word, text_before)
     if found is None:
         return phones_of(word)
-    phones, has_ending = found
-    return (*phones, *possessive(phones)) if has_ending else phones
+    return (*found.phones, *possessive(found.phones)) if found.ending else found.phones
 
 
 def phones_of(word: str) -> tuple[str, ...] | None:
