@@ -212,9 +212,7 @@ def stem(word: str) -> str:
     return word[:-2] if word.lower().endswith("'s") else word
 
 
-def read_aloud(
-    text: str, spelling: Spelling, phones: PhoneUse, respellings: Respellings | None = None
-) -> SpelledText:
+def read_aloud(text: str, spelling: Spelling, phones: PhoneUse, respellings: Respellings | None = None) -> SpelledText:
     """A sentence as the model reads it: spelled, its questions marked, its words in phones."""
     spelled = with_respellings(spell(text, spelling), respellings or {})
     marked = without_contours(spelled) if phones is PhoneUse.NONE else with_contours(spelled)
