@@ -57,7 +57,11 @@ MIN_GAIN, MAX_LOSS, MIN_GOODNESS = 0.3, 0.05, -0.6
 """By how much a spelling has to score better in the last round, how much goodness of the whole sentence it may lose,
 and the least that it has to have."""
 
-MAX_MARGIN, WORST, TRIED, GROUP = 2.0, -1.5, 60, 48
+MAX_MARGIN, WORST = 2.0, -1.5
+"""Bounds of margin and goodness in a score, so that single takes do not decide."""
+
+TRIED, GROUP = 60, 48
+"""Sequences of graphones whose letters are read again, and words that are spoken together."""
 
 
 class Spoken(NamedTuple):
@@ -147,8 +151,8 @@ class Judge:
     def speak(self, group: Sequence[Spoken], takes: int, number: int) -> dict[Spoken, list[Measured]]:
         """Takes of uses of different words; one that fails counts as the worst."""
         model: Any = self.session.model
-        others = {each.word: each.spelling for each in group if each.word != each.spelling}
-        session = replace(self.session, model=replace(model, respellings={**model.respellings, **others}))
+        asked = {each.word: each.spelling for each in group}  # as written, too, whatever the bundle has
+        session = replace(self.session, model=replace(model, respellings={**model.respellings, **asked}))
         rows = [(spoken, take) for spoken in group for take in range(takes)]
         texts = [SENTENCES[spoken.use][take % 2].format(spoken.word) for spoken, take in rows]
         places = [sum(map(ord, spoken.word)) + 5 * number + take for spoken, take in rows]
@@ -195,10 +199,10 @@ class Judge:
         return float(np.mean([take.goodness for take in self.known[spoken, number]]))
 
 
-def is_written(spoken: Spoken, heard: Sequence[str]) -> bool:
-    """Whether the words that were heard have the heteronym, or one of the same phones."""
+def is_written(spoken: Spoken, transcript: Sequence[str]) -> bool:
+    """Whether the words of a transcript have the heteronym, or one of the same phones."""
     phones = without_stress(table()[spoken.word].phones(spoken.use))
-    return any(word == spoken.word or without_stress(phones_of(word) or ()) == phones for word in heard)
+    return any(word == spoken.word or without_stress(phones_of(word) or ()) == phones for word in transcript)
 
 
 def expected_labels(text: str, word: str, use: Use) -> list[tuple[int, ...]]:

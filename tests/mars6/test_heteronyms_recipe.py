@@ -116,11 +116,13 @@ def test_uses_that_are_right_keep_their_letters(
 
 
 @pytest.mark.parametrize(
-    ("heard", "is_written"),
+    ("transcript", "is_written"),
     [(["they", "whined"], True), (["they", "wind"], True), (["they", "wine"], False), ([], False)],
 )
-def test_a_word_of_the_same_phones_counts_as_written(recipe: ModuleType, heard: list[str], is_written: bool) -> None:
-    assert recipe.is_written(recipe.Spoken("wind", "verb", "whined"), heard) == is_written
+def test_a_word_of_the_same_phones_counts_as_written(
+    recipe: ModuleType, transcript: list[str], is_written: bool
+) -> None:
+    assert recipe.is_written(recipe.Spoken("wind", "verb", "whined"), transcript) == is_written
 
 
 def test_measurements_are_kept(recipe: ModuleType, tmp_path: Path) -> None:
