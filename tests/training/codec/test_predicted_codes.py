@@ -59,9 +59,9 @@ def people(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def shards(folder: Path, people: Path, spec: CodecSpec) -> Path:
-    """Codes of every recording but u1: of patch p on level l 3 p + l."""
+    """Codes of every recording but u1: of patch p on level l 3 p + l; the last patch is padded, as a codec pads it."""
     chosen = tuple(one for one in read_for_training(people) if one.id != "u1")
-    patches = np.arange(20)
+    patches = np.arange(21)
     codes = tuple(np.repeat(3 * patches + level, n) for level, n in enumerate(spec.patch_layout))
     folder.mkdir()
     info = ShardInfo(codec=spec, encoders={}, fingerprint="-", utterances=chosen)

@@ -269,7 +269,8 @@ class Segments:
         table, count = self.config.predicted_codes, self.config.segment_patches
         if table is None or self.predicted is None or source.speed != 1 or source.utterance.split != "train":
             return None
-        spare = self.predicted.num_patches(source.utterance.id) - count
+        audible = self.spare_samples(source.utterance, 1.0) // self.config.model.hop_lengths[0]  # the last patch is padded
+        spare = min(self.predicted.num_patches(source.utterance.id) - count, audible)
         if rng.uniform() >= table.ratio or spare < 0:
             return None
         first = round(position * spare)
