@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast, get_args
 
 import numpy as np
-from respellings import BATCH, sequences
+from reading_model import letters_of, sequences
+from respellings import BATCH
 
 import marstts
 from marstts.bundle import read_info, write_info
@@ -29,7 +30,7 @@ from marstts.synthesis.backoff import BackoffConfig
 from marstts.synthesis.words.pronunciation import UNSTRESSED, accepted, goodness, spoken_phones
 from marstts.text.phones import LABELS
 from marstts.text.pronunciation.heteronyms import Use, table
-from marstts.text.pronunciation.letters_to_sounds import guess, packaged_model
+from marstts.text.pronunciation.letters_to_sounds import guess
 from marstts.text.pronunciation.words import phones_of
 from marstts_lab.metrics.recognition import FasterWhisperRecognizer, Recognizer
 
@@ -90,9 +91,8 @@ def spellings(word: str, use: Use) -> list[str]:
     phones = table()[word].phones(use)
     weak = [phone for phone in phones if is_weak(phone)]
     others = [tuple(v + "0" if each == phone else each for each in phones) for phone in weak for v in WEAK]
-    model = packaged_model()
     variants = dict.fromkeys([phones, *others])
-    tried = dict.fromkeys(letters for each in variants for letters in sequences(model, each)[:TRIED])
+    tried = dict.fromkeys(letters_of(graphones) for each in variants for graphones in sequences(each)[:TRIED])
     exact, relaxed = [], []
     for letters in tried:
         reading = guess(letters)

@@ -3,15 +3,16 @@
 Usage: python recipes/mini/respellings.py BUNDLE WORDS STATE REFERENCE [REFERENCE ...] [--write]
 
 BUNDLE: a folder with a phone recognizer (phone_recognizer.py).  WORDS: one a line, those that matter most first.
-STATE: every measurement, one JSON object a line; an interrupted run resumes.  REFERENCE: recordings of people who
-train; takes are spoken in their voices.  With --write, `respellings` of bundle.json become what was found.  About
-0.08 s of a core for a take, and 10 takes for a word.
+STATE: every measurement, one JSON object a line; an interrupted run resumes, and a run of other words profits from what
+is there.  REFERENCE: recordings of people who train; takes are spoken in their voices.  With --write, what was found
+joins `respellings` of bundle.json.  About 0.1 s of a core for a take, and 8 takes for a word.
 
 A word is spoken in a sentence, and judged by goodness of pronunciation: the model reads letters as it learned to, which
 need not be how a dictionary has the word. Spellings are those of the letter-to-sound model whose phones are the
-word's, the likeliest first. Three rounds, each with seeds and voices of its own: all words as they are written; those
-that are misread, in each spelling; and the best spelling beside the written one again. Only a spelling that is
-better in the last round, too, and beyond two standard errors in all, is written, so that chance chooses few.
+word's; which of them the model reads well, a linear model predicts from all measurements so far (reading_model.py).
+Three rounds, each with seeds and voices of its own: words as they are written; those that are misread, in the two
+spellings that promise most; and the better one beside the written one again. Only a spelling that is better in the last
+round, too, and beyond two standard errors in all, is written, so that chance chooses few.
 """
 
 from __future__ import annotations
@@ -25,77 +26,55 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from reading_model import Example, ReadingModel, aligned, fit, letters_of, plain, sequences
 
 import marstts
 from marstts.bundle import read_info, write_info
 from marstts.synthesis.backoff import BackoffConfig
 from marstts.synthesis.words.pronunciation import spoken_phones
-from marstts.text.pronunciation.letters_to_sounds import END, ID_BITS, START, GraphoneModel, guess, packaged_model
+from marstts.text.pronunciation.letters_to_sounds import guess
 from marstts.text.pronunciation.words import known_phones
 
 SENTENCE = "This is {}."
 FIRST_TAKES, SPELLING_TAKES, LAST_TAKES = 3, 2, 5
-MAX_SPELLINGS = 4
+MAX_SPELLINGS = 2
 
-MISREAD_BELOW = -0.4
+MISREAD_BELOW = -0.2
 """Mean goodness of a word that is spoken in other spellings."""
+
+MIN_PROMISE = 0.12
+"""Nats of a phone by which a spelling must be better by prediction."""
 
 MIN_GAIN, TOTAL_GAIN, MIN_GOODNESS = 0.12, 0.3, -1.0
 """Nats of a phone by which a spelling must be better in either round, and in all takes together; its mean at least."""
 
-BATCH, BEAM, TRIED, GROUP = 16, 40, 60, 64
+WORST = -4.0
+"""Goodness in the examples of the reading model, so that single takes do not decide."""
+
+CHECKED = 8
+"""Spellings of the highest prediction whose letters are read again by the letter-to-sound model, which is slow."""
+
+BATCH, GROUP, CHUNK = 16, 64, 1000
+"""Takes and words that are spoken together, and words after which the reading model is fitted again."""
 
 
-def plain(phones: Sequence[str]) -> tuple[str, ...]:
-    """Phones without stress."""
-    return tuple(phone.rstrip("012") for phone in phones)
-
-
-Partial = tuple[float, int, str]
-"""The beginning of a sequence of graphones: log probability, history, letters."""
-
-
-def spellings(word: str, most: int) -> list[str]:
-    """Other spellings of a word of the table, the likeliest first, that the letter-to-sound model reads as it."""
+def spellings(word: str, reading: ReadingModel) -> list[str]:
+    """Other spellings of a word of the table that promise to be read better, the most promising first."""
     known = known_phones(word)
-    if known is None or known.depends_on_context:
+    written = None if known is None or known.depends_on_context else aligned(word, known.phones)
+    if known is None or written is None:
         return []
-    found: list[str] = []
-    for letters in sequences(packaged_model(), known.phones)[:TRIED]:
-        reading = guess(letters)
-        if letters != word and letters.isalpha() and reading is not None and plain(reading) == plain(known.phones):
-            found.append(letters)
-            if len(found) == most:
-                break
-    return found
+    rated = [(reading.predict(each), letters_of(each)) for each in sequences(known.phones)]
+    least = reading.predict(written) + MIN_PROMISE
+    promising = sorted((-value, letters) for value, letters in rated if value > least and letters.isalpha())
+    others = [letters for _, letters in promising[:CHECKED] if letters != word and is_read_as(letters, known.phones)]
+    return others[:MAX_SPELLINGS]
 
 
-def sequences(model: GraphoneModel, phones: Sequence[str]) -> list[str]:
-    """Letters of the likeliest sequences of graphones with these phones, each once; one in a row may be silent."""
-    mask = (1 << ID_BITS * (model.order - 1)) - 1
-    by_phones: dict[tuple[str, ...], list[int]] = defaultdict(list)
-    for number, (letters, sounds) in enumerate(zip(model.letters, model.phones, strict=True)):
-        if letters:
-            by_phones[sounds].append(number)
-    reached: list[list[Partial]] = [[] for _ in range(len(phones) + 1)]
-    reached[0] = [(0.0, START, "")]
-
-    def longer(partials: Sequence[Partial], sounds: tuple[str, ...]) -> list[Partial]:
-        """The partial sequences, each with one graphone of these phones more."""
-        following = [model.following(history) for _, history, _ in partials]
-        return [
-            (log_prob + model.score(known, number), (history << ID_BITS | number) & mask, text + model.letters[number])
-            for (log_prob, history, text), known in zip(partials, following, strict=True)
-            for number in by_phones.get(sounds, ())
-        ]
-
-    for place, partials in enumerate(reached):
-        best = sorted(partials, reverse=True)[:BEAM]
-        reached[place] = best = sorted(best + longer(best, ()), reverse=True)[:BEAM]
-        for size in range(1, min(3, len(phones) - place) + 1):
-            reached[place + size] += longer(best, tuple(phones[place : place + size]))
-    ended = [(log_prob + model.score(model.following(history), END), text) for log_prob, history, text in reached[-1]]
-    return list(dict.fromkeys(text for _, text in sorted(ended, reverse=True)))
+def is_read_as(letters: str, phones: Sequence[str]) -> bool:
+    """Whether the letter-to-sound model reads letters as these phones, whatever their stress."""
+    reading = guess(letters)
+    return reading is not None and plain(reading) == plain(phones)
 
 
 class Judge:
@@ -152,12 +131,32 @@ class Judge:
         """Mean goodness of a round."""
         return float(np.mean(self.known[word, spelling, number]))
 
+    def examples(self) -> list[Example]:
+        """All words in all letters that were spoken, as far as the letters have the phones of the table."""
+        takes: dict[tuple[str, str], list[float]] = defaultdict(list)
+        for (word, spelling, _), goodness in self.known.items():
+            takes[word, spelling] += [max(WORST, each) for each in goodness]
+        return [
+            Example(graphones, float(np.mean(goodness)), len(goodness))
+            for (word, spelling), goodness in takes.items()
+            if (known := known_phones(word)) and (graphones := aligned(spelling, known.phones))
+        ]
+
 
 def search(judge: Judge, words: Sequence[str]) -> dict[str, str]:
     """The respellings of all words that need one."""
+    found: dict[str, str] = {}
+    for start in range(0, len(words), CHUNK):
+        found |= search_chunk(judge, words[start : start + CHUNK])
+    return found
+
+
+def search_chunk(judge: Judge, words: Sequence[str]) -> dict[str, str]:
+    """The respellings of some words, by all measurements so far."""
     judge.rate([(word, word) for word in words], FIRST_TAKES, 1)
+    reading = fit(judge.examples())
     misread = [word for word in words if judge.mean(word, word, 1) < MISREAD_BELOW]
-    others = {word: spellings(word, MAX_SPELLINGS) for word in misread}
+    others = {word: spellings(word, reading) for word in misread}
     judge.rate([(word, each) for word, found in others.items() for each in found], SPELLING_TAKES, 2)
     best = {word: max(found, key=lambda each: judge.mean(word, each, 2)) for word, found in others.items() if found}
     hopeful = {w: s for w, s in best.items() if judge.mean(w, s, 2) > judge.mean(w, w, 1) + MIN_GAIN}
@@ -194,7 +193,8 @@ def main() -> None:
     print(f"{len(found)} respellings")
     if options.write:
         info = read_info(options.bundle)
-        settings = {**info.settings, "respellings": dict(sorted(found.items()))}
+        known = {**info.settings.get("respellings", {}), **found}
+        settings = {**info.settings, "respellings": dict(sorted(known.items()))}
         write_info(info.model_copy(update={"settings": settings}), options.bundle)
 
 

@@ -8,17 +8,17 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import pytest
 
 from marstts.text.pronunciation.letters_to_sounds import guess
 from marstts.text.pronunciation.words import known_phones
 
-RECIPE = Path(__file__).resolve().parents[2] / "recipes" / "mini" / "respellings.py"
+RECIPES = Path(__file__).resolve().parents[2] / "recipes" / "mini"
 
 
-@pytest.fixture
-def recipe(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    spec = importlib.util.spec_from_file_location("respellings", RECIPE)
+def opened(name: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, RECIPES / f"{name}.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     monkeypatch.setitem(sys.modules, spec.name, module)
@@ -26,14 +26,76 @@ def recipe(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return module
 
 
-def test_spellings_are_other_letters_that_are_read_as_the_word(recipe: ModuleType) -> None:
-    for word in ("louise", "seitz", "phone"):
-        known, found = known_phones(word), recipe.spellings(word, 3)
-        assert known is not None and found and word not in found and len(set(found)) == len(found)
+@pytest.fixture
+def reading(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    return opened("reading_model", monkeypatch)
+
+
+@pytest.fixture
+def recipe(reading: ModuleType, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    return opened("respellings", monkeypatch)
+
+
+def examples(reading: ModuleType, words: str, *, without: str) -> list[object]:
+    """Words of the table and their spellings, read well but for those with the letters `without`."""
+    found = []
+    for word in words.split():
+        known = known_phones(word)
+        assert known is not None
+        written = reading.aligned(word, known.phones)
+        for graphones in (written, *reading.sequences(known.phones)[:12]):
+            is_good = without not in reading.letters_of(graphones)
+            found.append(reading.Example(graphones, -0.1 if is_good else -1.5, 3))
+    return found
+
+
+PHONE_WORDS = "phone philip ralph graph phase phoebe joseph sophia murphy dolphin physics stephen"
+
+
+def test_sequences_and_alignments_have_the_letters_and_the_phones(reading: ModuleType) -> None:
+    for word in ("louise", "phone", "knight"):
+        known = known_phones(word)
+        assert known is not None
+        found = reading.sequences(known.phones)
+        assert len({reading.letters_of(each) for each in found}) == len(found) > 3
+        for graphones in (reading.aligned(word, known.phones), *found):
+            assert sum((phones for _, phones in graphones), ()) == reading.plain(known.phones)
+        assert reading.letters_of(reading.aligned(word, known.phones)) == word
+    assert reading.aligned("louise", ("B", "AA1")) is None
+
+
+def test_letters_that_were_misread_are_predicted_to_be_misread_in_other_words(reading: ModuleType) -> None:
+    model = reading.fit(examples(reading, PHONE_WORDS, without="ph"))
+    for word, other in (("sphere", "sfear"), ("humphrey", "humfrey")):
+        known = known_phones(word)
+        assert known is not None
+        written, others = (model.predict(reading.aligned(letters, known.phones)) for letters in (word, other))
+        assert written < -0.8 < others
+
+
+def test_the_fit_is_that_of_ridge_regression(reading: ModuleType) -> None:
+    """By the matrix of all features, solved at once."""
+    known = examples(reading, PHONE_WORDS, without="ph")
+    model = reading.fit(known)
+    names = list(model.weights)
+    counts = np.array([[list(reading.features(one.graphones)).count(name) for name in names] for one in known], float)
+    takes, goodness = np.array([one.takes for one in known], float), np.array([one.goodness for one in known])
+    normal = counts.T @ (takes[:, None] * counts) + reading.PENALTY * np.eye(len(names))
+    expected = np.linalg.solve(normal, counts.T @ (takes * (goodness - np.average(goodness, weights=takes))))
+    np.testing.assert_allclose([model.weights[name] for name in names], expected, atol=1e-4)
+
+
+def test_spellings_are_promising_letters_that_are_read_as_the_word(reading: ModuleType, recipe: ModuleType) -> None:
+    model = reading.fit(examples(reading, PHONE_WORDS, without="ph"))
+    for word in ("humphrey", "sphere", "alphonse"):
+        known, found = known_phones(word), recipe.spellings(word, model)
+        assert known is not None and found and len(set(found)) == len(found) <= recipe.MAX_SPELLINGS
         for letters in found:
-            reading = guess(letters)
-            assert reading is not None and recipe.plain(reading) == recipe.plain(known.phones)
-    assert recipe.spellings("read", 3) == [] == recipe.spellings("blorfle", 3), "heteronyms, words without phones"
+            guessed = guess(letters)
+            assert "ph" not in letters and guessed is not None and reading.plain(guessed) == reading.plain(known.phones)
+    nothing_known = reading.fit(examples(reading, "anna", without="ph"))
+    assert recipe.spellings("humphrey", nothing_known) == []
+    assert recipe.spellings("read", model) == [] == recipe.spellings("blorfle", model), "heteronyms, unknown words"
 
 
 class Scripted:
@@ -50,13 +112,17 @@ class Scripted:
             is_good = spelling in self.right or (spelling in self.lucky and number < 3)
             self.known[word, spelling, number] = [-0.1 if is_good else -1.0] * takes
 
+    def examples(self) -> list[object]:
+        return []
+
     def mean(self, word: str, spelling: str, number: int) -> float:
         return sum(self.known[word, spelling, number]) / len(self.known[word, spelling, number])
 
 
 def test_only_spellings_that_are_better_twice_are_kept(recipe: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     others = {"ann": ["an"], "louise": ["luis", "luise"], "diane": ["dyan"], "seitz": []}
-    monkeypatch.setattr(recipe, "spellings", lambda word, most: others[word])
+    monkeypatch.setattr(recipe, "fit", lambda examples: None)
+    monkeypatch.setattr(recipe, "spellings", lambda word, reading: others[word])
     judge = Scripted({"ann", "luise"}, {"dyan"})
     assert recipe.search(judge, list(others)) == {"louise": "luise"}
     assert ("ann", "an") not in judge.asked[1], "it is read well"
@@ -75,3 +141,19 @@ def test_measurements_are_kept(recipe: ModuleType, tmp_path: Path, monkeypatch: 
     judge = recipe.Judge("mini", [], state)
     judge.rate([("ann", "ann")], 2, 1)
     assert judge.mean("ann", "ann", 1) == pytest.approx(-0.6)
+    [example] = judge.examples()
+    assert example.goodness == pytest.approx(-0.6) and example.takes == 2
+
+
+def test_words_are_searched_with_all_that_earlier_ones_taught(
+    recipe: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A chunk has its reading model fitted to the chunks before, too."""
+    seen = []
+    monkeypatch.setattr(recipe, "CHUNK", 2)
+    monkeypatch.setattr(recipe, "fit", len)
+    monkeypatch.setattr(recipe, "spellings", lambda word, reading: seen.append((word, reading)) or [])
+    judge = Scripted(set(), set())
+    monkeypatch.setattr(judge, "examples", lambda: list(judge.known), raising=False)
+    assert recipe.search(judge, ["ann", "diane", "louise"]) == {}
+    assert seen == [("ann", 2), ("diane", 2), ("louise", 3)]
