@@ -269,8 +269,8 @@ class Segments:
         table, count = self.config.predicted_codes, self.config.segment_patches
         if table is None or self.predicted is None or source.speed != 1 or source.utterance.split != "train":
             return None
-        audible = self.spare_samples(source.utterance, 1.0) // self.config.model.hop_lengths[0]  # the last patch is padded
-        spare = min(self.predicted.num_patches(source.utterance.id) - count, audible)
+        whole = self.spare_samples(source.utterance, 1.0) // self.config.model.hop_lengths[0]
+        spare = min(self.predicted.num_patches(source.utterance.id) - count, whole)  # the last patch may be padded
         if rng.uniform() >= table.ratio or spare < 0:
             return None
         first = round(position * spare)
