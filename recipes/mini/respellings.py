@@ -1,6 +1,6 @@
 """Finds other letters for words that a model of letters misreads, by its own takes; writes them into its bundle.
 
-Usage: python recipes/mini/respellings.py BUNDLE WORDS STATE REFERENCE [REFERENCE ...] [--write]
+Usage: python recipes/mini/respellings.py BUNDLE WORDS STATE REFERENCE [REFERENCE ...] [--min-goodness -1] [--write]
 
 BUNDLE: a folder with a phone recognizer (phone_recognizer.py).  WORDS: one a line, those that matter most first.
 STATE: every measurement, one JSON object a line; an interrupted run resumes, and a run of other words profits from what
@@ -45,8 +45,12 @@ MISREAD_BELOW = -0.2
 MIN_PROMISE = 0.12
 """Nats of a phone by which a spelling must be better by prediction."""
 
-MIN_GAIN, TOTAL_GAIN, MIN_GOODNESS = 0.12, 0.3, -1.0
-"""Nats of a phone by which a spelling must be better in either round, and in all takes together; its mean at least."""
+MIN_GAIN, TOTAL_GAIN = 0.12, 0.3
+"""Nats of a phone by which a spelling must be better in either round, and in all takes together."""
+
+MIN_GOODNESS = -1.0
+"""Mean goodness of a spelling at least. Of names, those below -0.6 are more often right, too (0.21 to 0.35), with the
+same sound; of words in sentences they cost sound (DistillMOS -0.16), so -0.6 is asked of these."""
 
 WORST = -4.0
 """Goodness in the examples of the reading model, so that single takes do not decide."""
@@ -143,15 +147,15 @@ class Judge:
         ]
 
 
-def search(judge: Judge, words: Sequence[str]) -> dict[str, str]:
-    """The respellings of all words that need one."""
+def search(judge: Judge, words: Sequence[str], least: float = MIN_GOODNESS) -> dict[str, str]:
+    """The respellings of all words that need one, of a goodness of at least `least`."""
     found: dict[str, str] = {}
     for start in range(0, len(words), CHUNK):
-        found |= search_chunk(judge, words[start : start + CHUNK])
+        found |= search_chunk(judge, words[start : start + CHUNK], least)
     return found
 
 
-def search_chunk(judge: Judge, words: Sequence[str]) -> dict[str, str]:
+def search_chunk(judge: Judge, words: Sequence[str], least: float) -> dict[str, str]:
     """The respellings of some words, by all measurements so far."""
     judge.rate([(word, word) for word in words], FIRST_TAKES, 1)
     reading = fit(judge.examples())
@@ -161,17 +165,17 @@ def search_chunk(judge: Judge, words: Sequence[str]) -> dict[str, str]:
     best = {word: max(found, key=lambda each: judge.mean(word, each, 2)) for word, found in others.items() if found}
     hopeful = {w: s for w, s in best.items() if judge.mean(w, s, 2) > judge.mean(w, w, 1) + MIN_GAIN}
     judge.rate([pair for word, each in hopeful.items() for pair in ((word, word), (word, each))], LAST_TAKES, 3)
-    return {w: s for w, s in hopeful.items() if is_better(judge, w, s)}
+    return {w: s for w, s in hopeful.items() if is_better(judge, w, s, least)}
 
 
-def is_better(judge: Judge, word: str, spelling: str) -> bool:
+def is_better(judge: Judge, word: str, spelling: str, least: float) -> bool:
     """Whether a spelling is better than the written one in the last round, and beyond two standard errors in all."""
     written = judge.known[word, word, 1] + judge.known[word, word, 3]
     other = judge.known[word, spelling, 2] + judge.known[word, spelling, 3]
     gain = np.mean(other) - np.mean(written)
     error = np.hypot(np.std(written) / len(written) ** 0.5, np.std(other) / len(other) ** 0.5)
     is_last_better = judge.mean(word, spelling, 3) > judge.mean(word, word, 3) + MIN_GAIN
-    return bool(is_last_better and gain > max(TOTAL_GAIN, 2 * error) and np.mean(other) > MIN_GOODNESS)
+    return bool(is_last_better and gain > max(TOTAL_GAIN, 2 * error) and np.mean(other) > least)
 
 
 def lines(path: Path) -> Iterator[str]:
@@ -187,9 +191,11 @@ def main() -> None:
     parser.add_argument("words", type=Path)
     parser.add_argument("state", type=Path)
     parser.add_argument("references", type=Path, nargs="+")
+    parser.add_argument("--min-goodness", type=float, default=MIN_GOODNESS)
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
-    found = search(Judge(options.bundle, options.references, options.state), list(lines(options.words)))
+    judge = Judge(options.bundle, options.references, options.state)
+    found = search(judge, list(lines(options.words)), options.min_goodness)
     print(f"{len(found)} respellings")
     if options.write:
         info = read_info(options.bundle)
