@@ -179,7 +179,9 @@ def features(graphones: Graphones) -> Iterator[str]:
 
 
 def fit(examples: Sequence[Example]) -> ReadingModel:
-    """Ridge regression, each spelling as often as it was spoken, by conjugate gradients."""
+    """Ridge regression, each spelling as often as it was spoken, by conjugate gradients; of none, all are alike."""
+    if not examples:
+        return ReadingModel(0.0, {})
     counts = Counter(feature for each in examples for feature in set(features(each.graphones)))
     numbers = {feature: number for number, feature in enumerate(f for f, count in counts.items() if count >= MIN_COUNT)}
     found = [[numbers[f] for f in features(each.graphones) if f in numbers] for each in examples]

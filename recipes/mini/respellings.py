@@ -5,7 +5,8 @@ Usage: python recipes/mini/respellings.py BUNDLE WORDS STATE REFERENCE [REFERENC
 BUNDLE: a folder with a phone recognizer (phone_recognizer.py).  WORDS: one a line, those that matter most first.
 STATE: every measurement, one JSON object a line; an interrupted run resumes, and a run of other words profits from what
 is there.  REFERENCE: recordings of people who train; takes are spoken in their voices.  With --write, what was found
-joins `respellings` of bundle.json.  About 0.1 s of a core for a take, and 8 takes for a word.
+joins `respellings` of bundle.json; words that are there are left as they are. About 0.1 s of a core for a take, and
+6 to 8 takes for a word. The table is taken at its word: where it is wrong ("wiry" as weary), delete what was found.
 
 A word is spoken in a sentence, and judged by goodness of pronunciation: the model reads letters as it learned to, which
 need not be how a dictionary has the word. Spellings are those of the letter-to-sound model whose phones are the
@@ -32,6 +33,7 @@ import marstts
 from marstts.bundle import read_info, write_info
 from marstts.synthesis.backoff import BackoffConfig
 from marstts.synthesis.words.pronunciation import spoken_phones
+from marstts.text.pronunciation import heteronyms
 from marstts.text.pronunciation.letters_to_sounds import guess
 from marstts.text.pronunciation.words import known_phones
 
@@ -49,8 +51,8 @@ MIN_GAIN, TOTAL_GAIN = 0.12, 0.3
 """Nats of a phone by which a spelling must be better in either round, and in all takes together."""
 
 MIN_GOODNESS = -1.0
-"""Mean goodness of a spelling at least. Of names, those below -0.6 are more often right, too (0.21 to 0.35), with the
-same sound; of words in sentences they cost sound (DistillMOS -0.16), so -0.6 is asked of these."""
+"""Least mean goodness of a spelling. Names whose spelling is below -0.6 still gain (right 0.21 to 0.35, with the same
+sound); words in sentences lose sound by it (DistillMOS -0.16), so these are searched with `--min-goodness -0.6`."""
 
 WORST = -4.0
 """Goodness in the examples of the reading model, so that single takes do not decide."""
@@ -65,8 +67,10 @@ BATCH, GROUP, CHUNK = 16, 64, 1000
 def spellings(word: str, reading: ReadingModel) -> list[str]:
     """Other spellings of a word of the table that promise to be read better, the most promising first."""
     known = known_phones(word)
-    written = None if known is None or known.depends_on_context else aligned(word, known.phones)
-    if known is None or written is None:
+    if known is None or known.depends_on_context or word in heteronyms.table():
+        return []
+    written = aligned(word, known.phones)
+    if written is None:
         return []
     rated = [(reading.predict(each), letters_of(each)) for each in sequences(known.phones)]
     least = reading.predict(written) + MIN_PROMISE
@@ -76,9 +80,10 @@ def spellings(word: str, reading: ReadingModel) -> list[str]:
 
 
 def is_read_as(letters: str, phones: Sequence[str]) -> bool:
-    """Whether the letter-to-sound model reads letters as these phones, whatever their stress."""
-    reading = guess(letters)
-    return reading is not None and plain(reading) == plain(phones)
+    """Whether the letter-to-sound model, and the table if it has the word, read letters so, whatever the stress."""
+    known, reading = known_phones(letters), guess(letters)
+    is_other_word = known is not None and plain(known.phones) != plain(phones)
+    return reading is not None and plain(reading) == plain(phones) and not is_other_word
 
 
 class Judge:
@@ -195,12 +200,12 @@ def main() -> None:
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
     judge = Judge(options.bundle, options.references, options.state)
-    found = search(judge, list(lines(options.words)), options.min_goodness)
+    known = read_info(options.bundle).settings.get("respellings", {})
+    found = search(judge, [word for word in lines(options.words) if word not in known], options.min_goodness)
     print(f"{len(found)} respellings")
     if options.write:
         info = read_info(options.bundle)
-        known = {**info.settings.get("respellings", {}), **found}
-        settings = {**info.settings, "respellings": dict(sorted(known.items()))}
+        settings = {**info.settings, "respellings": dict(sorted({**known, **found}.items()))}
         write_info(info.model_copy(update={"settings": settings}), options.bundle)
 
 

@@ -11,6 +11,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
+from marstts.text.pronunciation import heteronyms
 from marstts.text.pronunciation.letters_to_sounds import guess
 from marstts.text.pronunciation.words import known_phones
 
@@ -96,6 +97,14 @@ def test_spellings_are_promising_letters_that_are_read_as_the_word(reading: Modu
     nothing_known = reading.fit(examples(reading, "anna", without="ph"))
     assert recipe.spellings("humphrey", nothing_known) == []
     assert recipe.spellings("read", model) == [] == recipe.spellings("blorfle", model), "heteronyms, unknown words"
+    assert recipe.spellings("humphrey", reading.fit([])) == []
+
+
+def test_letters_that_are_another_word_are_no_spelling(recipe: ModuleType) -> None:
+    """Whatever the letter-to-sound model makes of them; words of the same sound are spellings."""
+    assert not recipe.is_read_as("read", ("R", "AA1", "D")) and recipe.is_read_as("sites", ("S", "AY1", "T", "S"))
+    for word in heteronyms.table():
+        assert recipe.spellings(word, None) == []
 
 
 class Scripted:
