@@ -57,17 +57,18 @@ def test_an_idle_model_leaves_memory_and_the_next_request_loads_it_again(tmp_pat
         )
         assert upload.status_code == 200
         before = pcm(client), pcm(client, "Anna")
-        assert is_loaded(client) and not opened
         wait_until(lambda: not is_loaded(client))
         gc.collect()
         assert engine() is None
+        loads = len(opened)  # 0, but where a request took longer than the model may be idle
         for path in ("/health", "/v1/models", "/v1/audio/voices", "/metrics", "/"):  # they need no model
             assert client.get(path).status_code == 200
         assert client.post("/v1/text/readings", json={"input": "5 km"}).status_code == 200
-        assert not is_loaded(client) and not opened
-        assert (pcm(client), pcm(client, "Anna")) == before and len(opened) == 1
+        assert not is_loaded(client) and len(opened) == loads
+        assert (pcm(client), pcm(client, "Anna")) == before and len(opened) > loads
         wait_until(lambda: not is_loaded(client))
-        assert pcm(client, "Anna") == before[1] and len(opened) == 2
+        loads = len(opened)
+        assert pcm(client, "Anna") == before[1] and len(opened) == loads + 1
 
 
 def test_a_model_that_cannot_be_loaded_again_is_no_error_of_the_client(tmp_path: Path) -> None:
