@@ -16,7 +16,14 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from marstts.text.pronunciation.letters_to_sounds import END, ID_BITS, START, GraphoneModel, packaged_model
+from marstts.text.pronunciation.letters_to_sounds import (
+    END,
+    ID_BITS,
+    START,
+    GraphoneModel,
+    graphones_by_letters,
+    packaged_model,
+)
 
 Graphones = tuple[tuple[str, tuple[str, ...]], ...]
 """A word as pairs of letters and phones; either may be empty in sequences of the letter-to-sound model."""
@@ -78,13 +85,15 @@ def sequences(phones: Sequence[str]) -> list[Graphones]:
 @cache
 def aligned(letters: str, phones: tuple[str, ...]) -> Graphones | None:
     """The likeliest sequence of graphones with these letters and phones, whatever their stress; None without one."""
-    model, by_letters, sounds = packaged_model(), graphones_by_letters(), plain(phones)
+    model, sounds = packaged_model(), plain(phones)
+    by_letters = graphones_by_letters(model)
     reached: dict[tuple[int, int], list[Partial]] = {(0, 0): [Partial()]}
     for read in range(len(letters)):
         for said in range(len(sounds) + 1):
             best = likeliest(reached.get((read, said), ()), ALIGNED_BEAM)
             for size in range(1, min(LONGEST_LETTERS, len(letters) - read) + 1) if best else ():
-                for number, its in by_letters.get(letters[read : read + size], ()):
+                for number in by_letters.get(letters[read : read + size], ()):
+                    its = plain(model.phones[number])
                     if sounds[said : said + len(its)] == its:
                         reached.setdefault((read + size, said + len(its)), []).extend(longer(model, best, [number]))
     whole = reached.get((len(letters), len(sounds)))
@@ -128,17 +137,6 @@ def graphones_by_phones() -> dict[tuple[str, ...], list[int]]:
     for number, (letters, phones) in enumerate(zip(model.letters, model.phones, strict=True)):
         if letters:
             found[phones].append(number)
-    return dict(found)
-
-
-@cache
-def graphones_by_letters() -> dict[str, list[tuple[int, tuple[str, ...]]]]:
-    """The numbers of the graphones that spell these letters, with their phones without stress."""
-    found: dict[str, list[tuple[int, tuple[str, ...]]]] = defaultdict(list)
-    model = packaged_model()
-    for number, (letters, phones) in enumerate(zip(model.letters, model.phones, strict=True)):
-        if letters:
-            found[letters].append((number, plain(phones)))
     return dict(found)
 
 
