@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import re
@@ -14,6 +15,7 @@ import wave
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
@@ -59,10 +61,22 @@ KINDS: dict[str, type[Config]] = {
 """The configuration of a recipe's file, by the first word of its name: `codec_adversarial.toml` is a codec's."""
 
 
+def opened(script: Path) -> ModuleType:
+    """The module of a recipe's script."""
+    spec = importlib.util.spec_from_file_location(f"{script.stem}_recipe", script)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # where dataclasses look their names up
+    spec.loader.exec_module(module)
+    return module
+
+
 @pytest.mark.parametrize("path", sorted(RECIPES.rglob("*.toml")), ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_every_recipe_is_a_valid_configuration(path: Path) -> None:
     if path.stem == "provenance":
         assert read_provenance(path)
+    elif path.stem == "policy_gradient":
+        read_config(opened(path.with_suffix(".py")).PolicyConfig, path)
     elif path.stem == "settings":
         models.architecture_of("mars5").parse_settings(read_values(path), str(path))
     else:
@@ -155,8 +169,14 @@ with open(os.environ["CALLS"], "a") as file:
 """Replaces the command, and writes down how it was called."""
 
 TORCHRUN = """#!/bin/sh
-while [ "$1" != marstts ]; do shift; done
-exec "$@"
+while [ $# -gt 0 ]; do
+    case "$1" in
+    marstts) exec "$@" ;;
+    *.py) exec python "$@" ;;
+    esac
+    shift
+done
+exit 2
 """
 
 NPROC = """#!/bin/sh

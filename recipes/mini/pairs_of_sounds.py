@@ -145,14 +145,14 @@ def question_texts(rng: random.Random) -> Iterator[str]:
         ])  # fmt: skip
 
 
-def choose_recordings(manifest: Path, rng: random.Random) -> dict[str, str]:
+def choose_recordings(manifest: Path, rng: random.Random, speakers: int = SPEAKERS) -> dict[str, str]:
     """Recordings of people who train, one each, by speaker."""
     rows = read_chosen(manifest, lambda one: one.split == "train" and 3.5 < one.seconds < 9)
     refuse_test_people(((one.speaker, (one.id, one.audio)) for one in rows), str(manifest))
     people: dict[str, list[Utterance]] = {}
     for row in rows:
         people.setdefault(row.speaker, []).append(row)
-    chosen = [rng.choice(people[who]) for who in rng.sample(sorted(people), min(SPEAKERS, len(people)))]
+    chosen = [rng.choice(people[who]) for who in rng.sample(sorted(people), min(speakers, len(people)))]
     return {one.speaker: str(manifest.parent / one.audio) for one in chosen}
 
 
