@@ -183,7 +183,7 @@ def patch_advantages(
 ) -> NDArray[np.float64]:
     """advantages (K,) of tokens at spans (K, 2) in seconds -> (T,): their sums in the patches where they are said.
 
-    The last token counts until the end, so that a take that ends within it is told so.
+    The last token counts until the end of speech, which cuts it off where it comes too early.
     """
     found = np.zeros(num_patches)
     for index, (value, (start, end)) in enumerate(zip(advantages, spans, strict=True)):
