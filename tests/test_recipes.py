@@ -75,7 +75,7 @@ def opened(script: Path) -> ModuleType:
 def test_every_recipe_is_a_valid_configuration(path: Path) -> None:
     if path.stem == "provenance":
         assert read_provenance(path)
-    elif path.stem == "policy_gradient":
+    elif path.stem.startswith("policy_gradient"):
         read_config(opened(path.with_suffix(".py")).PolicyConfig, path)
     elif path.stem == "settings":
         models.architecture_of("mars5").parse_settings(read_values(path), str(path))

@@ -7,7 +7,7 @@ import pytest
 from marstts.errors import ConfigError
 from marstts.mars6.bundled import parse_settings
 from marstts.mars6.spelling import Respellings, SpelledText, Spelling, read_aloud
-from marstts.text.phones import RISING
+from marstts.text.phones import CHARACTERS, PAIR_LETTERS, PAIR_TOKENS, PHONES, RISING, as_phones
 from marstts.text.pronunciation.words import PhoneUse
 from marstts.text.reading import read_text
 
@@ -50,6 +50,35 @@ def test_words_keep_capitals_and_possessives_and_what_a_user_gave(written: str, 
 def test_letters_of_a_heteronym_are_those_of_its_use(written: str, read: str) -> None:
     """Where the word before does not decide, or an "s" would be a syllable, it keeps its own."""
     assert spelled(written).text == read
+
+
+@pytest.mark.parametrize(
+    ("written", "letters"),
+    [
+        ("Is Michael here?", "is mykle here"), ("MICHAEL'S dog saw diane.", "mykle's dog saw dyan"),
+        ("We will record it.", "we will re-cord it"), ("People record it.", "people record it"),
+    ],
+)  # fmt: skip
+def test_letters_with_phones_are_the_other_letters_with_the_phones_of_the_word(written: str, letters: str) -> None:
+    found = spelled(written, PhoneUse.GRAPHONES).text
+    pairs = [character for character in found if character in PAIR_TOKENS]
+    read = "".join(PAIR_LETTERS[PAIR_TOKENS.index(pair) // (len(PHONES) + 1)] for pair in pairs)
+    others = "".join(one for one in found if one.isascii() and one.isalpha())
+    assert sorted(read + others.lower()) == sorted(letters.replace(" ", "").replace("-", ""))
+    plain = read_aloud(read_text(written).sentences[0], Spelling.SIMPLE, PhoneUse.GRAPHONES, {}).text
+    assert phones_said(found) == phones_said(plain)
+
+
+def phones_said(text: str) -> list[str]:
+    """The phones of letters with phones, and phones alone, in order."""
+    numbers = [PAIR_TOKENS.index(one) % (len(PHONES) + 1) if one in PAIR_TOKENS else one for one in text]
+    with_phone = [PHONES[one] if isinstance(one, int) and one < len(PHONES) else one for one in numbers]
+    return [one if one in PHONES else as_phones(one)[0] for one in with_phone if one in PHONES or is_alone(one)]
+
+
+def is_alone(one: object) -> bool:
+    """Whether it is a phone, and no mark of intonation."""
+    return isinstance(one, str) and one in CHARACTERS.values()
 
 
 def test_spans_are_those_of_the_sentence_as_it_was() -> None:

@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 
 from marstts.text.intonation import final_contours
 from marstts.text.lexicon import respell
@@ -155,24 +156,24 @@ def without_contours(spelled: SpelledText) -> SpelledText:
     )
 
 
-def with_phones(spelled: SpelledText, use: PhoneUse) -> SpelledText:
+Respellings = Mapping[str, str | Mapping[heteronyms.Use, str]]
+"""Other letters for words in small letters; those of heteronyms may depend on their use."""
+
+
+def with_phones(spelled: SpelledText, use: PhoneUse, respellings: Respellings) -> SpelledText:
     """The text with words in phones; for a model of letters, those that the user gave are letters again."""
     if not use.has_phones and PHONE_RUN.search(spelled.text) is None:
         return spelled
     pieces: list[str] = []
     places: list[int] = []
     end = 0
-    for word in phone_words(spelled.text, use):
+    for word in phone_words(spelled.text, use, partial(other_letters, respellings=respellings)):
         said = word.characters if use.has_phones else respell(spelled.text[word.start : word.end])
         pieces += (spelled.text[end : word.start], said)
         places += spelled.places[end : word.start]
         places += [spelled.places[place] for place in evenly(word.start, word.end, len(said))]
         end = word.end
     return SpelledText("".join([*pieces, spelled.text[end:]]), [*places, *spelled.places[end:]])
-
-
-Respellings = Mapping[str, str | Mapping[heteronyms.Use, str]]
-"""Other letters for words in small letters; those of heteronyms may depend on their use."""
 
 
 def with_respellings(spelled: SpelledText, respellings: Respellings) -> SpelledText:
@@ -196,9 +197,9 @@ def with_respellings(spelled: SpelledText, respellings: Respellings) -> SpelledT
 
 def other_letters(word: str, text_before: str, respellings: Respellings) -> str | None:
     """The other letters of a word after this text, in small letters; None where it keeps its own."""
-    other = respellings.get(word.lower())
+    other = respellings.get(stem(word).lower())
     if isinstance(other, str):
-        return other
+        return other + word[len(stem(word)) :].lower()
     used = heteronyms.in_context(word, text_before)
     by_use = respellings.get(used.word, {}) if used is not None else {}
     if used is None or isinstance(by_use, str) or used.use not in by_use:
@@ -214,9 +215,11 @@ def stem(word: str) -> str:
 
 def read_aloud(text: str, spelling: Spelling, phones: PhoneUse, respellings: Respellings | None = None) -> SpelledText:
     """A sentence as the model reads it: spelled, its questions marked, its words in phones."""
-    spelled = with_respellings(spell(text, spelling), respellings or {})
+    spelled, others = spell(text, spelling), respellings or {}
+    if phones is not PhoneUse.GRAPHONES:  # these keep the phones of the word
+        spelled = with_respellings(spelled, others)
     marked = without_contours(spelled) if phones is PhoneUse.NONE else with_contours(spelled)
-    return with_phones(marked, phones)
+    return with_phones(marked, phones, others)
 
 
 def lone_interjection(word: str) -> str:

@@ -176,13 +176,17 @@ class ModelSession:
 
     def rises(self, codes: Codes, voice: Voice, end: int) -> bool:
         """Whether the pitch of a take rises before its audible end, a sample of its audio."""
+        return self.rise(codes, voice, end / self.codec.spec.sample_rate) >= MIN_RISE
+
+    def rise(self, codes: Codes, voice: Voice, end: float) -> float:
+        """Semitones by which the pitch of a take rises before its audible end, in seconds; see `final_rise`."""
         if not len(codes[0]):
-            return False
+            return 0.0
         codec: Any = self.codec_of(voice)
         hertz = codec.f0(codes)
         spec = self.codec.spec
         seconds = len(codes[0]) // spec.patch_layout[0] * spec.patch_samples / spec.sample_rate
-        return final_rise(hertz, len(hertz) / seconds, end / spec.sample_rate) >= MIN_RISE
+        return final_rise(hertz, len(hertz) / seconds, end)
 
     def unchecked_take(self, segment: Segment, row: RequestState, decoded: tuple[Codes, Waveform] | None) -> Take:
         """The take of an ended row that was decoded, without its flaws and words."""

@@ -10,6 +10,7 @@ import pytest
 from marstts.text.phones import PAIR_LETTERS, PAIR_TOKENS, PHONE_RUN, PHONES, as_phones, without_phones
 from marstts.text.pronunciation.dictionary import entries
 from marstts.text.pronunciation.graphones import as_characters, graphones_of
+from marstts.text.pronunciation.letters_to_sounds import ID_BITS, START, graphones_by_letters, packaged_model
 from marstts.text.pronunciation.mixing import PhoneMixingConfig, mix_phones, respelled
 from marstts.text.pronunciation.words import PhoneUse, phone_words, phones_of
 
@@ -49,6 +50,34 @@ def test_every_word_of_the_dictionary_keeps_its_letters_and_phones() -> None:
         found = read(as_characters(graphones_of(word, tuple(phones))))
         assert "".join(letter for letter, _ in found) == word.lower()
         assert tuple(phone for _, phone in found if phone) == tuple(phones)
+
+
+def test_the_likeliest_alignment_is_found() -> None:
+    model = packaged_model()
+    mask = (1 << ID_BITS * (model.order - 1)) - 1
+
+    def best(letters: str, sounds: tuple[str, ...], history: int) -> tuple[float, tuple[int, ...]]:
+        """By trying every sequence of graphones."""
+        if not letters:
+            return (0.0 if not sounds else -np.inf), ()
+        found = [(-np.inf, ())]
+        following = model.following(history)
+        for size in (1, 2):
+            for number in graphones_by_letters(model).get(letters[:size], ()) if size <= len(letters) else ():
+                said = model.phones[number]
+                if sounds[: len(said)] == said:
+                    rest, path = best(letters[size:], sounds[len(said) :], (history << ID_BITS | number) & mask)
+                    found.append((model.score(following, number) + rest, (number, *path)))
+        return max(found)
+
+    words = [(word, tuple(said)) for word, said in entries() if word.isalpha() and 3 <= len(word) <= 7]
+    same = []
+    for word, phones in random.Random(2).sample(words, 150):
+        log_prob, path = best(word, phones, START)
+        if log_prob > -np.inf:
+            expected = tuple((model.letters[number], model.phones[number]) for number in path)
+            same.append(graphones_of(word, phones) == expected)
+    assert len(same) > 140 and np.mean(same) > 0.97
 
 
 def test_any_letters_can_have_any_phones() -> None:

@@ -20,6 +20,8 @@ from marstts.generation.request import SamplingConfig
 from marstts.mars6.config import eos_patch, patchify
 from marstts.mars6.model import Mars6
 from marstts.synthesis.backoff import BackoffConfig
+from marstts.synthesis.words.pronunciation import accepted_labels, goodness, spoken_phones
+from marstts.text.phones import PHONE_RUN, without_phones
 from marstts_lab.training.loop import run
 from marstts_lab.training.mars6.run_folder import trained_model
 
@@ -72,11 +74,11 @@ def first_codes(of: Mars6, one: Any) -> torch.Tensor:
 
 def test_a_token_is_compared_with_itself_in_the_other_takes_of_its_text(recipe: ModuleType) -> None:
     clear, unclear = np.array([-0.1, -0.2, -0.1]), np.array([-0.1, -5.2, -0.5])
-    first, missing, second = recipe.token_advantages([clear, None, unclear])
+    first, missing, second = recipe.advantages_over_mean([clear, None, unclear])
     assert missing is None
     np.testing.assert_allclose(first, [0.0, 2.0, 0.2], atol=1e-9)  # 2.5, bounded
     np.testing.assert_allclose(second, [0.0, -2.0, -0.2], atol=1e-9)
-    assert recipe.token_advantages([None, None]) == [None, None]
+    assert recipe.advantages_over_mean([None, None]) == [None, None]
 
 
 def test_an_advantage_counts_where_its_token_is_said_and_the_last_one_until_the_end(recipe: ModuleType) -> None:
@@ -86,8 +88,6 @@ def test_an_advantage_counts_where_its_token_is_said_and_the_last_one_until_the_
     assert said[0] and not said[5:].any()
     assert last[12] and last[-1] and not last[:10].any()
     assert not found[6:10].any()  # a token without a time counts nowhere
-    crowded = recipe.patch_advantages(np.full(9, 1.0), np.tile([0.4, 0.6], (9, 1)), 20, 12.5)
-    assert crowded.max() == 3.0
 
 
 @pytest.mark.slow
@@ -133,39 +133,161 @@ class Session:
 
     codec = SimpleNamespace(spec=SimpleNamespace(patch_rate=12.5))
     backoff = BackoffConfig()
+    samples_of_patch = 1920
 
     def decode(self, codes: Any, voice: Any) -> Waveform:
-        samples = np.zeros(len(codes[0]) * 1920, np.float32)
-        samples[::1920] = 0.5
+        samples = np.zeros(len(codes[0]) * self.samples_of_patch, np.float32)
+        samples[:: self.samples_of_patch] = 0.5
         return Waveform(samples, 24_000)
 
 
+def rollout_of(recipe: ModuleType, judges: list[Any], session: Session | None = None, **changes: Any) -> Any:
+    config = settings(recipe, texts_per_step=2, takes=3, **changes)
+    return recipe.Rollout(
+        config, replace(SPEECH, sampling=SamplingConfig()), session or Session(), [pair.voice for pair in PAIRS],
+        lambda rng: iter(["The cat sat.", "She sells."]), judges,
+    )  # fmt: skip
+
+
+def ends(found: list[Any]) -> list[bool]:
+    return [bool(one.patches[-1, 0] == CONFIG.eos) for one in found]
+
+
 def test_takes_of_a_text_are_sampled_read_and_rated(recipe: ModuleType) -> None:
-    heard: list[str] = []
+    read: list[Any] = []
 
-    def read(samples: np.ndarray, text: str) -> Any:
-        heard.append(text)
-        number = len(heard)
-        return recipe.Reading(np.array([-1.0 * (number % 3), -0.5]), np.array([[0.0, 0.1], [0.1, 0.2]]))
+    def words(take: Any) -> Any:
+        read.append(take)
+        return recipe.Reading(np.array([-1.0 * (len(read) % 3), -0.5]), np.array([[0.0, 0.1], [0.1, 0.2]]))
 
-    speech = replace(SPEECH, sampling=SamplingConfig())
-    config = settings(recipe, texts_per_step=2, takes=3)
-    voices = [pair.voice for pair in PAIRS]
-    rollout = recipe.Rollout(
-        config, speech, Session(), voices, lambda rng: iter(["The cat sat.", "She sells."]), SimpleNamespace(read=read)
-    )
+    rollout = rollout_of(recipe, [(SimpleNamespace(read=words), 1.0)])
     found = rollout(model(), 0)
     assert len(found) == 6 and {len(one.advantages) - len(one.patches) for one in found} == {0}
-    ended = [one for one in found if one.patches[-1, 0] == CONFIG.eos]
-    assert len(ended) == len(heard)
-    assert all((one.advantages == recipe.ENDLESS).all() for one in found if one.patches[-1, 0] != CONFIG.eos)
+    assert sum(ends(found)) == len(read) and {take.line.text for take in read} <= {"The cat sat.", "She sells."}
+    assert all(
+        (one.advantages == recipe.ENDLESS).all() for one, ended in zip(found, ends(found), strict=True) if not ended
+    )
     again = rollout(model(), 0)
     assert all(np.array_equal(one.patches, other.patches) for one, other in zip(found, again, strict=True))
 
 
-def test_kept_texts_are_not_spoken(recipe: ModuleType) -> None:
-    texts = recipe.without_tests(lambda _: iter(["It is 5.", "A cat sat.", "Go on."]), ["a cat sat.", "It is five."])
-    assert list(texts(random.Random(0))) == ["A cat sat.", "Go on."]
+def test_judges_add_up_by_their_weights_and_those_that_cannot_rate_a_text_count_nothing(recipe: ModuleType) -> None:
+    counts = {"a": 0, "b": 0}
+
+    def judge(name: str, step: float) -> Any:
+        def read(_: Any) -> Any:
+            counts[name] += 1
+            return recipe.Reading(np.array([step * counts[name]]), np.array([[0.0, 0.1]]))
+
+        return SimpleNamespace(read=read)
+
+    silent = SimpleNamespace(read=lambda take: None)
+    alone = rollout_of(recipe, [(judge("a", 0.01), 1.0)])(model(), 0)
+    both = rollout_of(recipe, [(judge("b", 0.01), 1.0), (silent, 5.0)])(model(), 0)
+    for one, other in zip(alone, both, strict=True):
+        np.testing.assert_allclose(one.advantages, other.advantages)
+    counts.update(a=0, b=0)
+    doubled = rollout_of(recipe, [(judge("a", 0.01), 1.0), (judge("b", 0.02), 0.5)])(model(), 0)
+    for one, other, ended in zip(alone, doubled, ends(alone), strict=True):
+        np.testing.assert_allclose(other.advantages, one.advantages * (2 if ended else 1), atol=1e-9)
+    loud = rollout_of(recipe, [(judge("a", 100.0), 9.0)])(model(), 0)
+    assert max(np.abs(one.advantages).max() for one in loud) <= 3.0
+
+
+def test_a_take_with_hardly_any_sound_is_as_bad_as_one_without_an_end(recipe: ModuleType) -> None:
+    session = Session()
+    session.samples_of_patch = 1
+    never = SimpleNamespace(read=lambda take: pytest.fail("read a take of some samples"))
+    found = rollout_of(recipe, [(never, 1.0)], session)(model(), 0)
+    assert all((one.advantages == recipe.ENDLESS).all() for one in found)
+
+
+def test_some_texts_are_prompted_with_words_in_phones(recipe: ModuleType) -> None:
+    rollout = rollout_of(recipe, [], questions_per_step=1, phones_per_step=1)
+    first, second = rollout.lines(random.Random(0))
+    assert (first.said, first.text, second.text) == ("The cat sat.", "The cat sat.", "She sells.")
+    prompted = {recipe.with_words_in_phones("She met Anna Reyes at the Zoo.", random.Random(seed)) for seed in range(9)}
+    assert len(prompted) > 3
+    assert all(without_phones(text).startswith("She ") or PHONE_RUN.match(text) for text in prompted)
+    assert all("Anna" not in text and "Reyes" not in text and text.endswith(".") for text in prompted)
+
+
+def test_a_step_begins_with_yes_no_questions_and_has_no_text_that_is_kept(recipe: ModuleType) -> None:
+    asked = lambda _: iter(["He will come.", "Is it 5?", "Are you in?", "Where is it?", "Can we go?"])  # noqa: E731
+    others = lambda _: iter(["It is 5.", "A cat sat.", "Go on."])  # noqa: E731
+    texts = recipe.texts_of_step(asked, others, 2, ["a cat sat.", "It is five.", "Are you in?"])
+    assert list(texts(random.Random(0))) == ["Is it five?", "Can we go?", "A cat sat.", "Go on."]
+    assert next(iter(recipe.texts_of_step(asked, others, 0, [])(random.Random(0)))) == "It is five."
+
+
+def spoken_take(recipe: ModuleType, text: str, samples: np.ndarray, rate: int = 16_000) -> Any:
+    line = recipe.Line(text, PAIRS[0].voice)
+    return recipe.SpokenTake(line, (np.zeros(12, np.int64),), Waveform(samples.astype(np.float32), rate), 0.5)
+
+
+def test_the_rise_of_a_yes_no_question_counts_at_its_end(recipe: ModuleType) -> None:
+    asked: list[float] = []
+
+    def rise(codes: Any, voice: Any, end: float) -> float:
+        asked.append(end)
+        return 20.0 if len(asked) == 1 else -1.0
+
+    judge = recipe.RiseJudge(SimpleNamespace(rise=rise))
+    take = spoken_take(recipe, "Is it far?", np.ones(16_000))
+    high, level = judge.read(take), judge.read(take)
+    assert asked == [1.5, 1.5] and high.values[0] == pytest.approx(4.0 / 2.5) and level.values[0] < 0
+    np.testing.assert_allclose(high.spans, [[0.5, 1.0]])
+    assert judge.read(spoken_take(recipe, "It is far.", np.ones(16_000))) is None
+
+
+def emitted(labels: list[int], wrong: dict[int, int], positions: int = 3) -> np.ndarray:
+    """Log-probabilities of labels in order, each for some positions; `wrong`: the label of a place that is louder."""
+    log_probs = np.full((len(labels) * positions, 40), -9.0, np.float32)
+    for place, label in enumerate(labels):
+        log_probs[place * positions : (place + 1) * positions, label] = -0.1
+        if place in wrong:
+            log_probs[place * positions : (place + 1) * positions, wrong[place]] = 0.9
+    return log_probs
+
+
+def test_goodness_is_divided_among_the_words_along_the_best_path(recipe: ModuleType) -> None:
+    text = "Big red dogs."
+    words = list(spoken_phones(text))
+    labels = [label for (label, *_) in accepted_labels(words)]
+    log_probs = emitted(labels, {4: 39 if labels[4] != 39 else 38})  # a phone of "red"
+    found = recipe.word_goodness(log_probs, words)
+    assert [value < -0.5 for value in found.values] == [False, True, False]
+    counts = [len(word.phones) for word in words]
+    total = float((found.values * counts).sum()) / sum(counts)
+    assert total == pytest.approx(goodness(log_probs, accepted_labels(words)), abs=1e-5)
+    starts, stops = found.spans[:, 0], found.spans[:, 1]
+    edges = np.cumsum([0, *counts]) * 3 * 0.02
+    np.testing.assert_allclose(starts, edges[:-1], atol=0.05)
+    np.testing.assert_allclose(stops, edges[1:], atol=0.05)
+    assert recipe.word_goodness(log_probs[: len(labels)], words) is None
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_goodness_of_words_adds_up_to_that_of_the_take_whatever_was_said(recipe: ModuleType, seed: int) -> None:
+    words = list(spoken_phones("Seven old radios, and some more."))
+    logits = np.random.default_rng(seed).normal(size=(90, 40)) / 2
+    log_probs = (logits - np.logaddexp.reduce(logits, axis=1, keepdims=True)).astype(np.float32)
+    counts = np.array([len(word.phones) for word in words])
+    found = recipe.word_goodness(log_probs, words)
+    assert (found.values > recipe.LEAST_GOODNESS).all(), "bounded values do not add up"
+    total = float((found.values * counts).sum() / counts.sum())
+    assert total == pytest.approx(goodness(log_probs, accepted_labels(words)), abs=1e-5)
+    assert (np.diff(found.spans[:, 0]) > 0).all() and (found.spans[1:, 0] >= found.spans[:-1, 1] - 1e-9).all()
+
+
+def test_sounds_are_those_of_the_prompt_and_texts_without_phones_are_not_rated(recipe: ModuleType) -> None:
+    codec = SimpleNamespace(phone_log_probs=lambda waveform: emitted([1] * 40, {}))
+    judge = recipe.SoundJudge(codec)
+    take = spoken_take(recipe, "Big dogs.", np.ones(16_000))
+    assert len(judge.read(take).values) == 2
+    prompted = replace(take, line=replace(take.line, prompted="\U0001bc0a dogs."))
+    assert len(judge.read(prompted).values) == 2
+    assert judge.read(spoken_take(recipe, "...", np.ones(16_000))) is None
 
 
 def test_whisper_is_asked_for_the_given_text_in_a_window_as_long_as_the_take(
@@ -194,9 +316,8 @@ def test_whisper_is_asked_for_the_given_text_in_a_window_as_long_as_the_take(
     package = SimpleNamespace(WhisperModel=Whisper, feature_extractor=extractor)
     monkeypatch.setitem(sys.modules, "faster_whisper", package)
     judge = recipe.TextJudge("tiny.en")
-    assert judge.read(np.zeros(800, np.float32), "Hi.") is None
-    found = judge.read(np.zeros(4 * 16_000, np.float32), "Hi there.")
+    found = judge.read(spoken_take(recipe, "Hi there.", np.zeros(4 * 16_000)))
     features, text = asked
     assert features.shape == (80, 500) and text == " Hi there."
-    np.testing.assert_allclose(found.log_probs, [np.log(0.5), -6.0, 0.0])
+    np.testing.assert_allclose(found.values, [np.log(0.5), -6.0, 0.0])
     np.testing.assert_allclose(found.spans, [[0.0, 0.1], [0.1, 0.12], [np.nan, np.nan]])

@@ -9,23 +9,19 @@ common words, and need not guess how rare ones are said. A word keeps its letter
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
+from itertools import product
 
 from marstts.text.phones import CHARACTERS, PAIR_LETTERS, letter_with_phone
 from marstts.text.pronunciation.letters_to_sounds import (
-    END,
     ID_BITS,
     MAX_LETTERS,
     START,
-    graphones_by_letters,
     packaged_model,
 )
 
 Graphone = tuple[str, tuple[str, ...]]
 """One or two letters, and the phones that they are said with: none to three."""
-
-BEAM = 6
-"""Best partial sequences that are kept for each number of letters and phones."""
 
 
 @lru_cache(maxsize=4096)
@@ -39,32 +35,56 @@ def graphones_of(word: str, phones: tuple[str, ...]) -> tuple[Graphone, ...]:
 
 
 def aligned(word: str, phones: tuple[str, ...]) -> tuple[Graphone, ...] | None:
-    """The likeliest sequence of graphones with these letters and phones; None where the model has none."""
+    """The likeliest sequence of graphones with these letters and phones; None where the model has none.
+
+    Of the sequences that say as many phones with as many letters, only the likeliest is followed.
+    """
     if not 0 < len(word) <= MAX_LETTERS:
         return None
     model = packaged_model()
     mask = (1 << ID_BITS * (model.order - 1)) - 1
-    by_letters = graphones_by_letters(model)
-    # by letters and phones read so far: log probability, history, and the graphones of each kept sequence
-    reached: dict[tuple[int, int], list[tuple[float, int, tuple[int, ...]]]] = {(0, 0): [(0.0, START, ())]}
-    for place in range(len(word)):
-        for said in range(len(phones) + 1):
-            best = sorted(reached.get((place, said), ()), key=lambda each: -each[0])[:BEAM]
-            known = [model.following(history) for _, history, _ in best]
-            for size in range(1, min(2, len(word) - place) + 1):
-                for number in by_letters.get(word[place : place + size], ()):
-                    sounds = model.phones[number]
-                    if not best or phones[said : said + len(sounds)] != sounds:
-                        continue
-                    reached.setdefault((place + size, said + len(sounds)), []).extend(
-                        (log_prob + model.score(each, number), (history << ID_BITS | number) & mask, (*path, number))
-                        for (log_prob, history, path), each in zip(best, known, strict=True)
-                    )
-    ends = reached.get((len(word), len(phones)))
-    if not ends:
+    steps = steps_to_end(word, phones)
+    # by letters and phones read so far: log probability, history, and the graphones
+    reached: dict[tuple[int, int], tuple[float, int, tuple[int, ...]]] = {(0, 0): (0.0, START, ())}
+    for place, following_steps in sorted(steps.items()):
+        if place not in reached:
+            continue
+        log_prob, history, path = reached[place]
+        following = model.following(history)
+        for number, end in following_steps:
+            score = log_prob + model.score(following, number)
+            if end not in reached or reached[end][0] < score:
+                reached[end] = score, (history << ID_BITS | number) & mask, (*path, number)
+    if (len(word), len(phones)) not in reached:
         return None
-    _, _, sequence = max(ends, key=lambda each: each[0] + model.score(model.following(each[1]), END))
+    _, _, sequence = reached[len(word), len(phones)]
     return tuple((model.letters[number], model.phones[number]) for number in sequence)
+
+
+def steps_to_end(word: str, phones: tuple[str, ...]) -> dict[tuple[int, int], list[tuple[int, tuple[int, int]]]]:
+    """By letters and phones read so far: the graphones that may follow, and what is read then. No step is in vain."""
+    numbers = graphone_numbers()
+    most = max(len(sounds) for _, sounds in numbers)
+    steps: dict[tuple[int, int], list[tuple[int, tuple[int, int]]]] = {}
+    for place in reversed(range(len(word))):
+        for said in reversed(range(len(phones) + 1)):
+            ends = product((place + 1, place + 2), range(said, min(said + most, len(phones)) + 1))
+            found = [
+                (numbers[graphone], end)
+                for end in ends
+                if (end in steps or end == (len(word), len(phones)))
+                and (graphone := (word[place : end[0]], phones[said : end[1]])) in numbers
+            ]
+            if found:
+                steps[place, said] = found
+    return steps
+
+
+@cache
+def graphone_numbers() -> dict[Graphone, int]:
+    """The number of each graphone in the letter-to-sound model."""
+    model = packaged_model()
+    return {each: number for number, each in enumerate(zip(model.letters, model.phones, strict=True)) if each[0]}
 
 
 def spread(word: str, phones: Sequence[str]) -> tuple[Graphone, ...]:

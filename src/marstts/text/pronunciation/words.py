@@ -8,7 +8,7 @@ mixed word by word. Heteronyms stay letters where the word before does not decid
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import Enum
 from functools import lru_cache
 from typing import NamedTuple
@@ -78,18 +78,28 @@ def given_phones(piece: re.Match[str]) -> str:
     return piece["phones"] + (as_characters(possessive(as_phones(piece["phones"]))) if piece["possessive"] else "")
 
 
-def phone_words(text: str, use: PhoneUse) -> Iterator[PhoneWord]:
-    """The words of a text that a model reads in phones, in order; those that a user gave have characters already."""
+OtherLetters = Callable[[str, str], str | None]
+"""The letters that a model reads better in place of a word's own, after the text before it; None: its own."""
+
+
+def phone_words(text: str, use: PhoneUse, other_letters: OtherLetters | None = None) -> Iterator[PhoneWord]:
+    """The words of a text that a model reads in phones, in order; those that a user gave have characters already.
+
+    `other_letters`: for graphones, which keep the phones of the word.
+    """
     for piece in _PIECE.finditer(text):
         if piece["phones"]:
             yield PhoneWord(*piece.span(), given_phones(piece))
         elif use in (PhoneUse.KNOWN, PhoneUse.GRAPHONES):
             word = piece["word"]
-            phones = phones_in_context(word, text[: piece.start()])
-            if phones is not None:
-                is_known = use is PhoneUse.KNOWN
-                said = as_characters(phones) if is_known else graphones.as_characters(graphones_of(word, phones))
-                yield PhoneWord(*piece.span(), said)
+            before = text[: piece.start()]
+            phones = phones_in_context(word, before)
+            if phones is not None and use is PhoneUse.KNOWN:
+                yield PhoneWord(*piece.span(), as_characters(phones))
+            elif phones is not None:
+                letters = (other_letters and other_letters(word, before)) or word
+                said = graphones_of(letters.replace("-", ""), phones)
+                yield PhoneWord(*piece.span(), graphones.as_characters(said))
 
 
 def phones_in_context(word: str, text_before: str) -> tuple[str, ...] | None:
