@@ -76,7 +76,7 @@ def test_every_recipe_is_a_valid_configuration(path: Path) -> None:
     if path.stem == "provenance":
         assert read_provenance(path)
     elif path.stem.startswith("policy_gradient"):
-        read_config(opened(path.with_suffix(".py")).PolicyConfig, path)
+        read_config(opened(path.with_name("policy_gradient.py")).PolicyConfig, path)
     elif path.stem == "settings":
         models.architecture_of("mars5").parse_settings(read_values(path), str(path))
     else:
