@@ -5,14 +5,14 @@
 # bundle; NAMES: the folder of the package `names`; RECOGNIZER: a size or folder of faster-whisper, another one than the judges'; KEPT:
 # a file of texts, one a line, that are kept for tests)
 #
-# PARENT: folder of the bundle of letters that phones.sh began with. The packaged weights began with mini@409156f0852c.
+# PARENT: folder of the bundle of letters that phones.sh began with (the packaged mini; its own weights began with mini@409156f0852c).
 # `provenance` in bundle.json says what differed.
 #
 #   pip install '.[train,eval]' swift-f0 pyworld distillmos
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-usage="usage: PARENT=FOLDER recipes/mini/own_words.sh WORK_FOLDER NAMES [RECOGNIZER] [KEPT]"
-work=${1:?$usage} names=${2:?$usage} recognizer=${3:-tiny.en} kept=${4:-} parent=${PARENT:?$usage}
+usage="usage: recipes/mini/own_words.sh WORK_FOLDER NAMES [RECOGNIZER] [KEPT]"
+work=${1:?$usage} names=${2:?$usage} recognizer=${3:-tiny.en} kept=${4:-} parent=${PARENT:-$here/../../src/marstts/models_data/mini}
 takes=$work/own_words
 cores=$(nproc)  # before the next line, which nproc would obey
 export OMP_NUM_THREADS=1
