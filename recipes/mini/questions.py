@@ -5,7 +5,7 @@ What comes before a compared end stays as it was, by the divergence from the ini
 Usage: python recipes/mini/questions.py PARENT OUTPUT --pairs FILE[:TIMES] [...] [--config questions.toml]
 
 PARENT: a bundle of letters, which gets marks of intonation, or one that has them.  OUTPUT: a run folder for `marstts
-export OUTPUT --template PARENT --phones contours`.
+export OUTPUT --template PARENT --phones contours`, or with the `--phones` of a PARENT that reads phones.
 The last weights are kept: which questions rise is judged by F0, which no validation of `marstts preference train`
 measures.  Running it again resumes.
 """
@@ -52,7 +52,8 @@ def main() -> None:
     if not tokenizer.special_tokens.keys() >= set(PHONE_TOKENS):
         tokenizer = tokenizer.with_special_tokens(PHONE_TOKENS)
         base = with_phone_embeddings(base, tokenizer)
-    speech = replace(speech, config=base.config, tokenizer=tokenizer, phones=PhoneUse.CONTOURS)
+    phones = speech.phones if speech.phones.has_phones else PhoneUse.CONTOURS
+    speech = replace(speech, config=base.config, tokenizer=tokenizer, phones=phones)
     init_distributed()
     task = OrpoTask(config.orpo, pairs, base, speech.prompt, speech.tokenizer)
     if is_main():

@@ -100,7 +100,7 @@ class OrpoConfig(Config):
 
     train_phone_embeddings_alone: bool = False
     """Train these embeddings alone, so that texts without phones and marks are spoken as before (prompt tuning,
-    arXiv:2104.08691)."""
+    arXiv:2104.08691); of a model that reads letters with phones, the marks alone."""
 
     pairs_per_batch: int = Field(8, gt=0, le=2**14)
     """Pairs that a process computes at a time."""

@@ -66,7 +66,8 @@ def train_phones_faster(
 
     A phone moves the rows of all letters equally that it is read with: a hint, whatever the letter. Their gradient is
     the mean over the letters, and AdamW's steps, which are the same for equal gradients, keep them so.
-    alone: nothing but the embeddings of phones is trained.
+    alone: nothing but the embeddings of phones is trained; of a model that reads letters with phones, those of the marks
+    of intonation.
     """
     weight = model.encoder.text_embedding.weight
     if alone:
@@ -75,10 +76,15 @@ def train_phones_faster(
     first = tokenizer.special_tokens[PHONE_TOKENS[0]]
     pairs = pair_rows(tokenizer) if PAIR_TOKENS[0] in tokenizer.special_tokens else slice(0, 0)
 
+    marks = [tokenizer.special_tokens[mark] for mark in (RISING, FALLING)]
+
     def of_phones(gradient: Tensor) -> Tensor:
         kept = gradient.clone()
         kept[:first] = 0.0
-        if pairs.stop:
+        if alone and pairs.stop:
+            kept = torch.zeros_like(gradient)
+            kept[marks] = gradient[marks]
+        elif pairs.stop:
             by_letter = gradient[pairs].view(len(PAIR_LETTERS), PHONES_OF_A_LETTER, -1)
             kept[pairs] = by_letter.mean(dim=0).repeat(len(PAIR_LETTERS), 1)
         return kept
