@@ -66,8 +66,8 @@ def train_phones_faster(
 
     A phone moves the rows of all letters equally that it is read with: a hint, whatever the letter. Their gradient is
     the mean over the letters, and AdamW's steps, which are the same for equal gradients, keep them so.
-    alone: nothing but the embeddings of phones is trained; of a model that reads letters with phones, those of the marks
-    of intonation.
+    alone: nothing but the embeddings of phones is trained; of a model that reads letters with phones, nothing but the
+    marks of intonation.
     """
     weight = model.encoder.text_embedding.weight
     if alone:
