@@ -11,6 +11,7 @@ from toy_training import CORPUS, TOKENIZER, config, task
 from marstts.text.phones import CHARACTERS, FALLING, PAIR_LETTERS, PAIR_TOKENS, PHONE_TOKENS, RISING, letter_with_phone
 from marstts_lab.training.loop import LoopConfig, run
 from marstts_lab.training.loss import values
+from marstts_lab.training.mars6.phone_embeddings import train_phones_faster
 from marstts_lab.training.mars6.run_folder import init_from, open_run, trained_model
 from marstts_lab.training.mars6.task import PretrainTask
 
@@ -73,6 +74,17 @@ def test_a_phone_moves_all_letters_that_it_is_read_with_equally(base: Path) -> N
     assert by_letter[0].any(dim=1).sum() > 3
     torch.testing.assert_close(by_letter, by_letter[:1].expand_as(by_letter), atol=1e-6, rtol=0)
     assert not (learner.model.encoder.text_embedding.weight.detach() - before)[: TOKENIZER.vocab_size].any()
+
+
+def test_of_a_model_of_letters_with_phones_the_marks_of_intonation_may_learn_alone(base: Path) -> None:
+    learner = student(base, graphones=0.7)
+    optimizer = torch.optim.AdamW(learner.model.parameters())
+    train_phones_faster(learner.model, optimizer, 20.0, learner.tokenizer, alone=True)
+    weight = learner.model.encoder.text_embedding.weight
+    (weight**2).sum().backward()
+    assert weight.grad is not None
+    learnt = weight.grad.any(dim=1).nonzero()[:, 0].tolist()
+    assert set(learnt) == {learner.tokenizer.special_tokens[mark] for mark in (RISING, FALLING)}
 
 
 def test_the_teacher_reads_letters_and_the_student_phones(base: Path) -> None:
