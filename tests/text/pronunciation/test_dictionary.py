@@ -47,6 +47,16 @@ def test_every_entry_consists_of_the_phones_of_the_vocabulary() -> None:
     assert {phone for phones in words.values() for phone in phones} <= set(PHONES)
 
 
+def test_every_word_is_found_where_it_is_and_no_other_one() -> None:
+    words = dict(entries())
+    assert list(words) == sorted(words)
+    for word in [*list(words)[:3], *list(words)[-3:], *list(words)[:: len(words) // 500]]:
+        found = look_up(word)
+        assert found is not None and found.phones == words[word]
+        assert (look_up(word[:-1]) is not None) == (word[:-1] in words)
+        assert (look_up(word + "q") is not None) == (word + "q" in words)
+
+
 def test_phones_survive_their_characters() -> None:
     assert as_phones(as_characters(PHONES)) == list(PHONES)
     assert readable(f"Doctor {as_characters(['W', 'AA1', 'T', 'S'])}.") == "Doctor {W AA1 T S}."

@@ -7,6 +7,7 @@ The table is one string of sorted lines that is searched as it is, so that openi
 from __future__ import annotations
 
 import lzma
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -30,9 +31,15 @@ def look_up(word: str) -> Pronunciation | None:
     """The entry of a word in any case; None where the table has none."""
     if not word.isascii() or "\n" in word or "\t" in word:
         return None
-    lines = _table()
-    start = lines.find(b"\n" + word.lower().encode() + b"\t")
-    if start < 0:
+    lines, wanted = _table(), b"\n" + word.lower().encode() + b"\t"
+
+    def line_at(place: int) -> bytes:
+        """The beginning of the line that has this place."""
+        start = lines.rfind(b"\n", 0, place + 1)
+        return lines[start : start + len(wanted)]
+
+    start = bisect_left(range(len(lines)), wanted, key=line_at)
+    if not lines.startswith(wanted, start):
         return None
     entry = lines[lines.index(b"\t", start) + 1 : lines.index(b"\n", start + 1)].decode()
     return Pronunciation(tuple(entry.rstrip("*").split()), entry.endswith("*"))

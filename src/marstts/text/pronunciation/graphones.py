@@ -23,6 +23,9 @@ from marstts.text.pronunciation.letters_to_sounds import (
 Graphone = tuple[str, tuple[str, ...]]
 """One or two letters, and the phones that they are said with: none to three."""
 
+MAX_PHONES = 3
+"""Of a graphone."""
+
 
 @lru_cache(maxsize=4096)
 def graphones_of(word: str, phones: tuple[str, ...]) -> tuple[Graphone, ...]:
@@ -64,11 +67,10 @@ def aligned(word: str, phones: tuple[str, ...]) -> tuple[Graphone, ...] | None:
 def steps_to_end(word: str, phones: tuple[str, ...]) -> dict[tuple[int, int], list[tuple[int, tuple[int, int]]]]:
     """By letters and phones read so far: the graphones that may follow, and what is read then. No step is in vain."""
     numbers = graphone_numbers()
-    most = max(len(sounds) for _, sounds in numbers)
     steps: dict[tuple[int, int], list[tuple[int, tuple[int, int]]]] = {}
     for place in reversed(range(len(word))):
         for said in reversed(range(len(phones) + 1)):
-            ends = product((place + 1, place + 2), range(said, min(said + most, len(phones)) + 1))
+            ends = product((place + 1, place + 2), range(said, min(said + MAX_PHONES, len(phones)) + 1))
             found = [
                 (numbers[graphone], end)
                 for end in ends
