@@ -34,4 +34,4 @@ echo "3. The pitch predictor."
         --recordings "$work/people/utterances.jsonl" --f0 "$out/f0.jsonl" --most-takes 300 --most-recordings 700 --steps 1200
 
 echo "4. The bundle."
-marstts export "$work/own_marks/run" --template "$parent" --codec "$out/codec" --phones contours --name mini --output "$out/mini"
+marstts export "$work/own_marks/run" --template "$parent" --codec "$out/codec" --name mini --output "$out/mini"

@@ -31,4 +31,4 @@ echo "3. The codec's pitch."
     python "$here/pitch.py" "$parent/codec" "$parent/codec/speaker" "$takes/codec" --pairs "$takes"/questions-87[1-7].jsonl
 
 echo "4. The bundle."
-marstts export "$takes/run" --template "$parent" --codec "$takes/codec" --phones contours --name mini --output "$takes/mini"
+marstts export "$takes/run" --template "$parent" --codec "$takes/codec" --name mini --output "$takes/mini"

@@ -31,4 +31,4 @@ python "$here/questions.py" "$parent" "$takes/run" --config "$here/own_takes.tom
     --pairs "$takes"/names-50[1-4].jsonl "$takes"/questions-7{01,02,11,12}.jsonl:2
 
 echo "3. The bundle."
-marstts export "$takes/run" --template "$parent" --phones contours --name mini --output "$takes/mini"
+marstts export "$takes/run" --template "$parent" --name mini --output "$takes/mini"
