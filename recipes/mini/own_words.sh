@@ -6,7 +6,7 @@
 # a file of texts, one a line, that are kept for tests)
 #
 # PARENT: folder of the bundle of letters that phones.sh began with (the packaged mini; its own weights began with mini@409156f0852c).
-# `provenance` in bundle.json says what differed.
+# `provenance` in bundle.json says what differed. The mark of rises learnt after it (own_marks.sh).
 #
 #   pip install '.[train,eval]' swift-f0 pyworld distillmos
 set -euo pipefail
