@@ -72,10 +72,11 @@ def opened(script: Path) -> ModuleType:
 
 
 @pytest.mark.parametrize("path", sorted(RECIPES.rglob("*.toml")), ids=lambda path: f"{path.parent.name}/{path.name}")
-def test_every_recipe_is_a_valid_configuration(path: Path) -> None:
+def test_every_recipe_is_a_valid_configuration(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if path.stem == "provenance":
         assert read_provenance(path)
     elif path.stem.startswith("policy_gradient"):
+        monkeypatch.syspath_prepend(str(path.parent))  # it imports another script
         read_config(opened(path.with_name("policy_gradient.py")).PolicyConfig, path)
     elif path.stem == "settings":
         models.architecture_of("mars5").parse_settings(read_values(path), str(path))

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # MARS6 of mini learns words, sounds and the rise of questions from its own takes, by policy gradient; begins with weights that read
-# letters, and with those that phones.sh trained from them to read letters with phones. About 2 hours of two cores. It resumes.
+# letters, and with those that phones.sh trained from them to read letters with phones. About 3 hours of two cores. It resumes.
 # Usage: recipes/mini/own_words.sh WORK_FOLDER NAMES [RECOGNIZER] [KEPT]     (WORK_FOLDER: that of phones.sh, with its corpora and its
 # bundle; NAMES: the folder of the package `names`; RECOGNIZER: a size or folder of faster-whisper, another one than the judges'; KEPT:
 # a file of texts, one a line, that are kept for tests)
 #
 # PARENT: folder of the bundle of letters that phones.sh began with (the packaged mini; its own weights began with mini@409156f0852c).
-# `provenance` in bundle.json says what differed. The mark of rises learnt after it (own_marks.sh).
+# `provenance` in bundle.json says what differed. The mark of rises learnt after stages 3 and 4 (own_marks.sh).
 #
 #   pip install '.[train,eval]' swift-f0 pyworld distillmos
 set -euo pipefail
@@ -35,6 +35,11 @@ echo "2. What it has changed, in the model of letters with phones."
 
 echo "3. Words, sounds and questions, by that model."
 learn "$takes/graphones_mini" "$takes/graphones" policy_gradient_graphones.toml
+[ -e "$takes/words_mini" ] ||
+    marstts export "$takes/graphones" --template "$takes/graphones_mini" --phones graphones --name mini --output "$takes/words_mini"
 
-echo "4. The bundle."
-marstts export "$takes/graphones" --template "$takes/graphones_mini" --phones graphones --name mini --output "$takes/mini"
+echo "4. The same, and the noun and verb of heteronyms."
+learn "$takes/words_mini" "$takes/heteronyms" policy_gradient_heteronyms.toml
+
+echo "5. The bundle."
+marstts export "$takes/heteronyms" --template "$takes/words_mini" --phones graphones --name mini --output "$takes/mini"

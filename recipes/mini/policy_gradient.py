@@ -13,8 +13,9 @@ gradient once. Group-relative advantages (GRPO, arXiv:2402.03300), but for each 
 the log-probability that a Whisper gives the token, less the mean over the takes of the text; it counts for the codes of
 level 0, which hold the words, in the patches where the token is said. With one advantage for a take, the same number of
 takes changed nothing beyond noise. Beside it, and in the same way: the goodness of pronunciation of each word by the
-codec's phone recognizer, and the semitones by which the end of a yes/no question rises. The local decoder is left as it
-is, and the divergence from the initial model is a loss, so that what no judge asks for stays.
+codec's phone recognizer, the semitones by which the end of a yes/no question rises, and by how much a heteronym is
+nearer to the phones of its use ("a record") than to those of the other one. The local decoder is left as it is, and
+the divergence from the initial model is a loss, so that what no judge asks for stays.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from typing import Any, Protocol
 import numpy as np
 import soxr
 import torch
+from heteronyms import MAX_MARGIN, expected_labels, uses
 from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
@@ -57,10 +59,11 @@ from marstts.mars6.prompt import Mars6Prompt
 from marstts.mars6.speech import Mars6Speech
 from marstts.synthesis.model_session import ModelSession
 from marstts.synthesis.speech import EDGE_BELOW_PEAK_DB, MAX_TAIL_SECONDS
-from marstts.synthesis.words.pronunciation import SpokenWord, accepted_labels, spoken_phones
+from marstts.synthesis.words.pronunciation import SpokenWord, accepted_labels, goodness, spoken_phones
 from marstts.text.intonation import rises_at_end
 from marstts.text.normalize import normalize
 from marstts.text.phones import as_characters
+from marstts.text.pronunciation.heteronyms import Use, UsedWord, in_context
 from marstts.text.pronunciation.words import WORD, phones_of
 from marstts.voice import Voice
 from marstts_lab.training.distributed import init_distributed, is_main, rank, world_size
@@ -88,6 +91,12 @@ RISE_BOUNDS, RISE_UNIT, RISE_SECONDS = (-6.0, 4.0), 2.5, 0.5
 """Semitones of a question's end between which more is better, those that count as a nat, and the seconds before the end
 that they count for."""
 
+USED: dict[Use, tuple[str, ...]] = {
+    "noun": ("This is the {}.", "We saw their {} today.", "It was a good {}."),
+    "verb": ("They {} it.", "You should {} them now.", "Nobody wants to {} it."),
+}
+"""Sentences of heteronyms."""
+
 ENDLESS = -0.5
 """Advantage of all patches of a take that has no end of speech, or hardly any sound."""
 
@@ -104,6 +113,10 @@ LEAST_SECONDS = 0.1
 """Of sound in a take that is rated."""
 
 
+Texts = Callable[[random.Random], Iterator[str]]
+"""Texts by a random generator, without end."""
+
+
 class PolicyConfig(Config):
     """Sampling, loss and length of the training."""
 
@@ -113,6 +126,9 @@ class PolicyConfig(Config):
     questions_per_step: int = Field(0, ge=0)
     """Those of them that are yes/no questions."""
 
+    heteronyms_per_step: int = Field(0, ge=0)
+    """Those of the others whose noun or verb the word before tells, and whose sounds differ."""
+
     phones_per_step: int = Field(0, ge=0)
     """Those of the others in which half of the words, and most names, are phones alone, as users give them."""
 
@@ -121,6 +137,9 @@ class PolicyConfig(Config):
 
     rise_weight: float = Field(0.0, ge=0.0)
     """Weight of the rise of questions; 0 = it is not measured."""
+
+    use_weight: float = Field(0.0, ge=0.0)
+    """Weight of the nats by which heteronyms are nearer to the phones of their use; 0 = they are not measured."""
 
     takes: int = Field(8, ge=2)
     """Takes of a text, in one voice."""
@@ -265,6 +284,40 @@ class RiseJudge:
         return Reading(np.clip([rise], *RISE_BOUNDS) / RISE_UNIT, spans)
 
 
+class UseJudge:
+    """Nats by which heteronyms are nearer to the phones of their use than to those of the other one."""
+
+    def __init__(self, codec: PhoneRecognizingCodec) -> None:
+        self.codec = codec
+        self.differing = {word for word, _ in uses()}
+
+    def read(self, take: SpokenTake) -> Reading | None:
+        """The heteronyms whose use the word before tells; None for texts without one."""
+        text = take.line.text
+        used = {
+            word[0]: one
+            for word in WORD.finditer(text)
+            if (one := in_context(word[0], text[: word.start()])) and not one.ending and one.word in self.differing
+        }
+        words = list(spoken_phones(text))
+        if not (used and all(word.phones for word in words)):
+            return None
+        log_probs = self.codec.phone_log_probs(take.waveform)
+        said = word_goodness(log_probs, words)
+        if said is None:
+            return None
+        places = [place for place, word in enumerate(words) if word.text in used]
+        margins = [self.margin(log_probs, text, used[words[place].text]) for place in places]
+        return Reading(np.clip(margins, -MAX_MARGIN, MAX_MARGIN), said.spans[places])
+
+    @staticmethod
+    def margin(log_probs: NDArray[np.float32], text: str, used: UsedWord) -> float:
+        """Goodness of the text with the phones of the use, in nats, less that with those of the other one."""
+        other: Use = "verb" if used.use == "noun" else "noun"
+        own, others = (expected_labels(text, used.word, use) for use in (used.use, other))
+        return goodness(log_probs, own) * len(own) - goodness(log_probs, others) * len(others)
+
+
 def word_goodness(log_probs: NDArray[np.float32], words: Sequence[SpokenWord]) -> Reading | None:
     """Nats of an expected phone by which each word falls short, along the best path through all phones (Viterbi).
 
@@ -334,7 +387,7 @@ class Rollout:
         speech: Mars6Speech,
         session: ModelSession,
         voices: Sequence[Voice],
-        texts: Callable[[random.Random], Iterator[str]],
+        texts: Texts,
         judges: Sequence[tuple[Judge, float]],
     ) -> None:
         """`texts`: those of a step by its random generator; `judges`: with weights, first that of the text's words."""
@@ -352,10 +405,11 @@ class Rollout:
             return self.rated(replace(self.speech, engine=bundled.open_engine(graphs, EngineKind.ONNX)), lines, number)
 
     def lines(self, rng: random.Random) -> list[Line]:
-        """The texts of a step, each in a voice: questions first, then those with words in phones."""
+        """The texts of a step, each in a voice: questions first, then heteronyms, then those with words in phones."""
         texts, config = self.texts(rng), self.config
         found = [Line(next(texts), rng.choice(self.voices)) for _ in range(config.texts_per_step)]
-        first, last = config.questions_per_step, config.questions_per_step + config.phones_per_step
+        first = config.questions_per_step + config.heteronyms_per_step
+        last = first + config.phones_per_step
         return [
             replace(line, prompted=with_words_in_phones(line.text, rng)) if first <= number < last else line
             for number, line in enumerate(found)
@@ -515,13 +569,18 @@ def with_words_in_phones(text: str, rng: random.Random) -> str:
     return WORD.sub(said, text)
 
 
+def heteronym_texts(rng: random.Random) -> Iterator[str]:
+    """Sentences of heteronyms whose noun and verb differ in more than stress."""
+    differing = list(uses())
+    while True:
+        word, use = rng.choice(differing)
+        yield rng.choice(USED[use]).format(word)
+
+
 def texts_of_step(
-    questions: Callable[[random.Random], Iterator[str]],
-    others: Callable[[random.Random], Iterator[str]],
-    num_questions: int,
-    kept: Sequence[str],
-) -> Callable[[random.Random], Iterator[str]]:
-    """Texts as they are spoken: some yes/no questions, then others, without those that are kept for tests."""
+    questions: Texts, others: Texts, kept: Sequence[str], num_questions: int, num_heteronyms: int = 0
+) -> Texts:
+    """Texts as they are spoken: some yes/no questions, some heteronyms, then others, without those kept for tests."""
     tests = {normalize(text).strip() for text in kept}
 
     def spoken(texts: Iterator[str]) -> Iterator[str]:
@@ -529,7 +588,8 @@ def texts_of_step(
 
     def of_step(rng: random.Random) -> Iterator[str]:
         asked = (text for text in spoken(questions(rng)) if rises_at_end(text))
-        return chain(islice(asked, num_questions), spoken(others(rng)))
+        used = spoken(heteronym_texts(rng))
+        return chain(islice(asked, num_questions), islice(used, num_heteronyms), spoken(others(rng)))
 
     return of_step
 
@@ -560,9 +620,11 @@ def main() -> None:
         (TextJudge(found.recognizer), 1.0),
         (SoundJudge(codec), config.goodness_weight),
         (RiseJudge(tts.session), config.rise_weight),
+        (UseJudge(codec), config.use_weight),
     ]
     judges = [(judge, weight) for judge, weight in judges if weight]
-    texts = texts_of_step(question_texts, lambda rng: name_texts(rng, found.names), config.questions_per_step, kept)
+    names: Texts = lambda rng: name_texts(rng, found.names)  # noqa: E731
+    texts = texts_of_step(question_texts, names, kept, config.questions_per_step, config.heteronyms_per_step)
     task = PolicyTask(config, base, Rollout(config, speech, tts.session, voices, texts, judges))
     if is_main():
         found.output.mkdir(parents=True, exist_ok=True)

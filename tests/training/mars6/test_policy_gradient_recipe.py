@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import random
+import re
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -20,8 +23,10 @@ from marstts.generation.request import SamplingConfig
 from marstts.mars6.config import eos_patch, patchify
 from marstts.mars6.model import Mars6
 from marstts.synthesis.backoff import BackoffConfig
-from marstts.synthesis.words.pronunciation import accepted_labels, goodness, spoken_phones
+from marstts.synthesis.words.pronunciation import SpokenWord, accepted_labels, goodness, spoken_phones
 from marstts.text.phones import PHONE_RUN, without_phones
+from marstts.text.pronunciation.heteronyms import UsedWord, in_context, table
+from marstts.text.pronunciation.words import WORD
 from marstts_lab.training.loop import run
 from marstts_lab.training.mars6.run_folder import trained_model
 
@@ -32,6 +37,7 @@ RECIPE = Path(__file__).resolve().parents[3] / "recipes" / "mini" / "policy_grad
 def recipe(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     spec = importlib.util.spec_from_file_location("policy_gradient_recipe", RECIPE)
     assert spec is not None and spec.loader is not None
+    monkeypatch.syspath_prepend(str(RECIPE.parent))
     module = importlib.util.module_from_spec(spec)
     monkeypatch.setitem(sys.modules, spec.name, module)
     spec.loader.exec_module(module)
@@ -212,12 +218,29 @@ def test_some_texts_are_prompted_with_words_in_phones(recipe: ModuleType) -> Non
     assert all("Anna" not in text and "Reyes" not in text and text.endswith(".") for text in prompted)
 
 
-def test_a_step_begins_with_yes_no_questions_and_has_no_text_that_is_kept(recipe: ModuleType) -> None:
+def test_a_step_begins_with_yes_no_questions_and_heteronyms_and_has_no_text_that_is_kept(recipe: ModuleType) -> None:
     asked = lambda _: iter(["He will come.", "Is it 5?", "Are you in?", "Where is it?", "Can we go?"])  # noqa: E731
     others = lambda _: iter(["It is 5.", "A cat sat.", "Go on."])  # noqa: E731
-    texts = recipe.texts_of_step(asked, others, 2, ["a cat sat.", "It is five.", "Are you in?"])
+    texts = recipe.texts_of_step(asked, others, ["a cat sat.", "It is five.", "Are you in?"], 2)
     assert list(texts(random.Random(0))) == ["Is it five?", "Can we go?", "A cat sat.", "Go on."]
-    assert next(iter(recipe.texts_of_step(asked, others, 0, [])(random.Random(0)))) == "It is five."
+    assert next(iter(recipe.texts_of_step(asked, others, [], 0)(random.Random(0)))) == "It is five."
+    question, used, *_ = recipe.texts_of_step(asked, others, [], 1, 1)(random.Random(0))
+    assert question == "Is it five?" and used_in(used)
+
+
+def used_in(text: str) -> list[UsedWord]:
+    """The heteronyms of a text whose use the word before tells."""
+    found = (in_context(word[0], text[: word.start()]) for word in WORD.finditer(text))
+    return [one for one in found if one]
+
+
+def test_heteronyms_are_used_as_the_word_before_tells_and_differ_in_more_than_stress(recipe: ModuleType) -> None:
+    found = [used_in(text) for text in islice(recipe.heteronym_texts(random.Random(1)), 300)]
+    assert {len(used) for used in found} == {1}
+    assert {used.use for (used,) in found} == {"noun", "verb"}
+    for (used,) in found:
+        noun, verb = (" ".join(table()[used.word].phones(use)) for use in ("noun", "verb"))
+        assert re.sub("[012]", "", noun) != re.sub("[012]", "", verb)
 
 
 def spoken_take(recipe: ModuleType, text: str, samples: np.ndarray, rate: int = 16_000) -> Any:
@@ -288,6 +311,37 @@ def test_sounds_are_those_of_the_prompt_and_texts_without_phones_are_not_rated(r
     prompted = replace(take, line=replace(take.line, prompted="\U0001bc0a dogs."))
     assert len(judge.read(prompted).values) == 2
     assert judge.read(spoken_take(recipe, "...", np.ones(16_000))) is None
+
+
+def said_as(text: str, word: str, phones: Sequence[str]) -> np.ndarray:
+    """Log-probabilities of a text whose heteronym has these phones."""
+    said = [
+        SpokenWord(one.text, tuple(phones) if one.text == word else one.phones, varies=False)
+        for one in spoken_phones(text)
+    ]
+    return emitted([labels[0] for labels in accepted_labels(said)], {})
+
+
+@pytest.mark.parametrize("text", ["We saw their record today.", "Nobody wants to record it."])
+def test_a_heteronym_counts_by_how_much_nearer_it_is_to_its_own_use(recipe: ModuleType, text: str) -> None:
+    (used,) = used_in(text)
+    other = table()["record"].phones("verb" if used.use == "noun" else "noun")
+    values = []
+    for phones in (used.phones, other):
+        log_probs = said_as(text, "record", phones)
+        judge = recipe.UseJudge(SimpleNamespace(phone_log_probs=lambda _, found=log_probs: found))
+        reading = judge.read(spoken_take(recipe, text, np.ones(16_000)))
+        ((start, end),) = reading.spans
+        before = sum(len(one.phones) for one in spoken_phones(text[: text.index("record")]))
+        assert start == pytest.approx(before * 3 * 0.02, abs=0.1) and end > start
+        values.append(float(reading.values[0]))
+    assert values[0] > 0 > values[1]
+
+
+@pytest.mark.parametrize("text", ["This is a garden.", "Records fall.", "I like records.", "He went to insult them."])
+def test_texts_without_a_heteronym_that_sounds_like_its_use_are_not_rated(recipe: ModuleType, text: str) -> None:
+    judge = recipe.UseJudge(SimpleNamespace(phone_log_probs=lambda _: emitted([1] * 40, {})))
+    assert judge.read(spoken_take(recipe, text, np.ones(16_000))) is None
 
 
 def test_whisper_is_asked_for_the_given_text_in_a_window_as_long_as_the_take(
