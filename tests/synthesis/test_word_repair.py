@@ -177,6 +177,36 @@ def test_parts_are_the_sentence():
     assert [part.text for part in divide(Segment(text="the cat sat."))] == ["the cat sat."]
 
 
+@pytest.mark.parametrize(
+    ("text", "clauses"),
+    [
+        ("No, no, no.", ["No,", "no,", "no."]),
+        ("Yes! Yes! Yes, yes!", ["Yes!", "Yes!", "Yes,", "yes!"]),
+        ("Come on, come on!", ["Come on,", "come on!"]),
+        ("Wait... wait.", ["Wait...", "wait."]),
+    ],
+)
+def test_a_clause_that_is_repeated_is_a_part_each_time(text: str, clauses: list[str]):
+    assert [part.text for part in divide(Segment(text=text))] == clauses
+
+
+@pytest.mark.parametrize("text", ["No, yes.", "no no no", "No.", "?!", "Oh no, no.", "No, no, no and no."])
+def test_short_sentences_of_other_clauses_stay_whole(text: str):
+    assert [part.text for part in divide(Segment(text=text))] == [text]
+
+
+def test_all_times_of_a_repeated_word_are_spoken_where_takes_leave_some_out(reference):
+    text = "no, no, no."
+
+    def script(attempt: int, prompt: Any) -> ReadTake:
+        return replace(without_middle(prompt), patches=30) if prompt.text == text else sound(prompt)
+
+    speech, _ = speak(script, reference, text)
+    [take] = speech.takes
+    assert take.repaired == DIVIDED and take.flaws == () and speech.warnings == ()
+    assert " ".join(word.written for word in take.words) == text and take.text == text
+
+
 def flawed(attempt: int, prompt: Any) -> ReadTake:
     """Say a part of a sentence of some length only, whatever the seed, and be as long as it takes."""
     return replace(without_middle(prompt), patches=30) if len(prompt.text) > 40 else sound(prompt)

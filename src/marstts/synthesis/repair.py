@@ -7,6 +7,7 @@ Only flaws of words are repaired; the other sentences of a text stay as they are
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -21,14 +22,21 @@ from marstts.text.sentences import split_sentences
 MIN_PART_CHARACTERS = 12
 """Shorter parts sound cut off."""
 
+_CLAUSE = re.compile(r"\s*([^,;.!?]+[,;.!?]+)")
+
 OTHER_SEED, DIVIDED = "spoken again with another seed", "divided at a clause"
 
 
 def divide(segment: Segment) -> list[SpokenSegment]:
-    """The segment in two parts, or more where the sentence has no even division; itself alone where it is too short."""
-    parts = split_sentences(segment.text, max(MIN_PART_CHARACTERS, math.ceil(0.6 * len(segment.text))))
-    if min(map(len, parts)) < MIN_PART_CHARACTERS:
-        parts = [segment.text]
+    """The segment in two parts, or more where the sentence has no even division; itself alone where it is too short.
+
+    A clause that is repeated, as in "No, no, no.", is a part each time, however short it is.
+    """
+    parts = repeated_clauses(segment.text)
+    if not parts:
+        parts = split_sentences(segment.text, max(MIN_PART_CHARACTERS, math.ceil(0.6 * len(segment.text))))
+        if min(map(len, parts)) < MIN_PART_CHARACTERS:
+            parts = [segment.text]
     forms = forms_of(segment)
     found, start = [], 0
     for part in parts:
@@ -38,6 +46,14 @@ def divide(segment: Segment) -> list[SpokenSegment]:
         found.append(SpokenSegment(text=part, forms=moved))
         start += len(part)
     return found
+
+
+def repeated_clauses(text: str) -> list[str]:
+    """The clauses of a text that is one and the same clause again and again; none of other texts."""
+    clauses = _CLAUSE.findall(text)
+    said = {" ".join(re.findall(r"\w+", clause.lower())) for clause in clauses}
+    is_whole = "".join(clauses).replace(" ", "") == text.replace(" ", "")
+    return clauses if is_whole and len(clauses) > 1 and len(said) == 1 and said != {""} else []
 
 
 def join_parts(segment: Segment, parts: Sequence[Take], attempts: int) -> Take:
