@@ -206,7 +206,9 @@ def evaluate(name: str, people: Path, whisper: str, work: Path, *options: str) -
     results = json.loads((work / name / "results.json").read_text(encoding="utf-8"))
     trials = [json.loads(line) for line in (work / name / "trials.jsonl").read_text(encoding="utf-8").splitlines()]
     used = {trial["speaker"] for trial in trials}
-    places = {str(people): "PEOPLE", str(work): "WORK", whisper: "WHISPER"}  # folders of this machine say nothing
+    takes = dict(option.split("=", 1)[::-1] for option in options if "=" in option)  # of --also
+    # Folders of this machine say nothing.
+    places = {str(people): "PEOPLE", str(work): "WORK", whisper: "WHISPER", **takes}
     results["metadata"] = {key: without_places(value, places) for key, value in results["metadata"].items()}
     results["metadata"]["people"] = sorted(used)
     save(f"{name}.json", results)
