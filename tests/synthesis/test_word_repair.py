@@ -195,6 +195,10 @@ def test_short_sentences_of_other_clauses_stay_whole(text: str):
     assert [part.text for part in divide(Segment(text=text))] == [text]
 
 
+def test_a_clause_that_is_repeated_often_does_not_make_many_parts():
+    assert len(divide(Segment(text="a, " * 50 + "a."))) < 5
+
+
 def test_all_times_of_a_repeated_word_are_spoken_where_takes_leave_some_out(reference):
     text = "no, no, no."
 

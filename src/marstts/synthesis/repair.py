@@ -22,6 +22,9 @@ from marstts.text.sentences import split_sentences
 MIN_PART_CHARACTERS = 12
 """Shorter parts sound cut off."""
 
+MAX_REPEATED = 8
+"""Parts of a sentence that repeats a clause; each may take all attempts, so longer ones are divided as others are."""
+
 _CLAUSE = re.compile(r"\s*([^,;.!?]+[,;.!?]+)")
 
 OTHER_SEED, DIVIDED = "spoken again with another seed", "divided at a clause"
@@ -53,7 +56,7 @@ def repeated_clauses(text: str) -> list[str]:
     clauses = _CLAUSE.findall(text)
     said = {" ".join(re.findall(r"\w+", clause.lower())) for clause in clauses}
     is_whole = "".join(clauses).replace(" ", "") == text.replace(" ", "")
-    return clauses if is_whole and len(clauses) > 1 and len(said) == 1 and said != {""} else []
+    return clauses if is_whole and 1 < len(clauses) <= MAX_REPEATED and len(said) == 1 and said != {""} else []
 
 
 def join_parts(segment: Segment, parts: Sequence[Take], attempts: int) -> Take:
