@@ -17,7 +17,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, cast, get_args
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from reading_model import letters_of, sequences
@@ -29,8 +29,9 @@ from marstts.codec.base import PhoneRecognizingCodec
 from marstts.synthesis.backoff import BackoffConfig
 from marstts.synthesis.words.pronunciation import UNSTRESSED, accepted, goodness, spoken_phones
 from marstts.text.phones import LABELS
-from marstts.text.pronunciation.heteronyms import Use, table
+from marstts.text.pronunciation.heteronyms import table
 from marstts.text.pronunciation.letters_to_sounds import guess
+from marstts.text.pronunciation.uses import Use
 from marstts.text.pronunciation.words import phones_of
 from marstts_lab.metrics.recognition import FasterWhisperRecognizer, Recognizer
 
@@ -225,9 +226,9 @@ def accepted_strictly(phone: str) -> tuple[int, ...]:
 def uses() -> Iterator[tuple[str, Use]]:
     """The uses whose sounds differ from those of the other one."""
     for word, heteronym in table().items():
-        if without_stress(heteronym.noun) != without_stress(heteronym.verb):
-            for use in get_args(Use):
-                yield word, use
+        phones = [without_stress(heteronym.phones(use)) for use in SENTENCES]
+        if all(phones) and phones[0] != phones[1]:
+            yield from ((word, use) for use in SENTENCES)
 
 
 def search(judge: Judge) -> dict[str, dict[Use, str]]:

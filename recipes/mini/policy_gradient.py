@@ -63,7 +63,8 @@ from marstts.synthesis.words.pronunciation import SpokenWord, accepted_labels, g
 from marstts.text.intonation import rises_at_end
 from marstts.text.normalize import normalize
 from marstts.text.phones import as_characters
-from marstts.text.pronunciation.heteronyms import Use, UsedWord, in_context
+from marstts.text.pronunciation.heteronyms import UsedWord, in_context
+from marstts.text.pronunciation.uses import Use
 from marstts.text.pronunciation.words import WORD, phones_of
 from marstts.voice import Voice
 from marstts_lab.training.distributed import init_distributed, is_main, rank, world_size
@@ -289,15 +290,17 @@ class UseJudge:
 
     def __init__(self, codec: PhoneRecognizingCodec) -> None:
         self.codec = codec
-        self.differing = {word for word, _ in uses()}
+        self.differing = set(uses())
 
     def read(self, take: SpokenTake) -> Reading | None:
-        """The heteronyms whose use the word before tells; None for texts without one."""
+        """The heteronyms of a text; None for texts without one."""
         text = take.line.text
         used = {
             word[0]: one
             for word in WORD.finditer(text)
-            if (one := in_context(word[0], text[: word.start()])) and not one.ending and one.word in self.differing
+            if (one := in_context(word[0], text, word.start()))
+            and not one.ending
+            and (one.word, one.use) in self.differing
         }
         words = list(spoken_phones(text))
         if not (used and all(word.phones for word in words)):
@@ -574,7 +577,10 @@ def heteronym_texts(rng: random.Random) -> Iterator[str]:
     differing = list(uses())
     while True:
         word, use = rng.choice(differing)
-        yield rng.choice(USED[use]).format(word)
+        text = rng.choice(USED[use]).format(word)
+        found = in_context(word, text, text.index(word))
+        if found is not None and found.use == use:
+            yield text
 
 
 def texts_of_step(

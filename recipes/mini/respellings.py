@@ -1,12 +1,15 @@
 """Finds other letters for words that a model of letters misreads, by its own takes; writes them into its bundle.
 
-Usage: python recipes/mini/respellings.py BUNDLE WORDS STATE REFERENCE [REFERENCE ...] [--min-goodness -1] [--write]
+Usage: python recipes/mini/respellings.py BUNDLE WORDS STATE REFERENCE [REFERENCE ...] [--min-goodness -1] [--again]
+[--write]
 
 BUNDLE: a folder with a phone recognizer (phone_recognizer.py).  WORDS: one a line, those that matter most first.
 STATE: every measurement, one JSON object a line; an interrupted run resumes, and a run of other words profits from what
 is there.  REFERENCE: recordings of people who train; takes are spoken in their voices.  With --write, what was found
 joins `respellings` of bundle.json; words that are there are left as they are. About 0.1 s of a core for a take, and
 6 to 8 takes for a word. The table is taken at its word: where it is wrong ("wiry" as weary), delete what was found.
+With --again, after a training, only words that are there are searched: their present letters are a further candidate,
+and stay if they are the best one and no worse than the written ones; else the word loses them, or gets better ones.
 
 A word is spoken in a sentence, and judged by goodness of pronunciation: the model reads letters as it learned to, which
 need not be how a dictionary has the word. Spellings are those of the letter-to-sound model whose phones are the
@@ -21,7 +24,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -152,35 +155,51 @@ class Judge:
         ]
 
 
-def search(judge: Judge, words: Sequence[str], least: float = MIN_GOODNESS) -> dict[str, str]:
-    """The respellings of all words that need one, of a goodness of at least `least`."""
+def search(
+    judge: Judge, words: Sequence[str], least: float = MIN_GOODNESS, present: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """The respellings of all words that need one, of a goodness of at least `least`; `present`: those of before."""
     found: dict[str, str] = {}
     for start in range(0, len(words), CHUNK):
-        found |= search_chunk(judge, words[start : start + CHUNK], least)
+        found |= search_chunk(judge, words[start : start + CHUNK], least, present or {})
     return found
 
 
-def search_chunk(judge: Judge, words: Sequence[str], least: float) -> dict[str, str]:
+def search_chunk(judge: Judge, words: Sequence[str], least: float, present: Mapping[str, str]) -> dict[str, str]:
     """The respellings of some words, by all measurements so far."""
     judge.rate([(word, word) for word in words], FIRST_TAKES, 1)
     reading = fit(judge.examples())
-    misread = [word for word in words if judge.mean(word, word, 1) < MISREAD_BELOW]
+    misread = [word for word in words if word in present or judge.mean(word, word, 1) < MISREAD_BELOW]
     others = {word: spellings(word, reading) for word in misread}
-    judge.rate([(word, each) for word, found in others.items() for each in found], SPELLING_TAKES, 2)
+    kept = {word: [present[word]] if word in present else [] for word in misread}
+    asked = [(word, each) for word in misread for each in kept[word] + others[word]]
+    judge.rate(asked, SPELLING_TAKES, 2)
     best = {word: max(found, key=lambda each: judge.mean(word, each, 2)) for word, found in others.items() if found}
-    hopeful = {w: s for w, s in best.items() if judge.mean(w, s, 2) > judge.mean(w, w, 1) + MIN_GAIN}
-    judge.rate([pair for word, each in hopeful.items() for pair in ((word, word), (word, each))], LAST_TAKES, 3)
-    return {w: s for w, s in hopeful.items() if is_better(judge, w, s, least)}
+    hopeful = {w: [s] for w, s in best.items() if judge.mean(w, s, 2) > judge.mean(w, w, 1) + MIN_GAIN}
+    last = {word: [*kept[word], *hopeful.get(word, ())] for word in misread}
+    judge.rate([(word, each) for word, found in last.items() if found for each in (word, *found)], LAST_TAKES, 3)
+    better = {
+        word: [each for each in found if is_better(judge, word, each, least) or
+               (each in kept[word] and gain_of(judge, word, each)[0] > 0)]
+        for word, found in last.items()
+    }  # fmt: skip
+    return {w: max(found, key=lambda each: gain_of(judge, w, each)[0]) for w, found in better.items() if found}
 
 
 def is_better(judge: Judge, word: str, spelling: str, least: float) -> bool:
     """Whether a spelling is better than the written one in the last round, and beyond two standard errors in all."""
+    gain, error = gain_of(judge, word, spelling)
+    is_last_better = judge.mean(word, spelling, 3) > judge.mean(word, word, 3) + MIN_GAIN
+    goodness = np.mean(judge.known[word, spelling, 2] + judge.known[word, spelling, 3])
+    return bool(is_last_better and gain > max(TOTAL_GAIN, 2 * error) and goodness > least)
+
+
+def gain_of(judge: Judge, word: str, spelling: str) -> tuple[float, float]:
+    """By how much goodness of a spelling is higher than that of the written one, and the standard error of it."""
     written = judge.known[word, word, 1] + judge.known[word, word, 3]
     other = judge.known[word, spelling, 2] + judge.known[word, spelling, 3]
-    gain = np.mean(other) - np.mean(written)
     error = np.hypot(np.std(written) / len(written) ** 0.5, np.std(other) / len(other) ** 0.5)
-    is_last_better = judge.mean(word, spelling, 3) > judge.mean(word, word, 3) + MIN_GAIN
-    return bool(is_last_better and gain > max(TOTAL_GAIN, 2 * error) and np.mean(other) > least)
+    return float(np.mean(other) - np.mean(written)), float(error)
 
 
 def lines(path: Path) -> Iterator[str]:
@@ -197,15 +216,19 @@ def main() -> None:
     parser.add_argument("state", type=Path)
     parser.add_argument("references", type=Path, nargs="+")
     parser.add_argument("--min-goodness", type=float, default=MIN_GOODNESS)
+    parser.add_argument("--again", action="store_true")
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
     judge = Judge(options.bundle, options.references, options.state)
     known = read_info(options.bundle).settings.get("respellings", {})
-    found = search(judge, [word for word in lines(options.words) if word not in known], options.min_goodness)
-    print(f"{len(found)} respellings")
+    present = {word: letters for word, letters in known.items() if isinstance(letters, str)} if options.again else {}
+    words = [word for word in lines(options.words) if (word in present if options.again else word not in known)]
+    found = search(judge, words, options.min_goodness, present)
+    print(f"{len(found)} respellings of {len(words)} words")
     if options.write:
         info = read_info(options.bundle)
-        settings = {**info.settings, "respellings": dict(sorted({**known, **found}.items()))}
+        others = {word: letters for word, letters in known.items() if word not in words}
+        settings = {**info.settings, "respellings": dict(sorted({**others, **found}.items()))}
         write_info(info.model_copy(update={"settings": settings}), options.bundle)
 
 

@@ -32,7 +32,7 @@ from marstts.mars6.speech import Mars6Speech
 from marstts.mars6.spelling import Spelling
 from marstts.speaker.base import SpeakerEncoder
 from marstts.text.phones import FALLING, PAIR_TOKENS, PHONE_TOKENS, RISING
-from marstts.text.pronunciation.heteronyms import Use
+from marstts.text.pronunciation.uses import Use
 from marstts.text.pronunciation.words import PhoneUse
 from marstts.text.tokenizers.bpe import BPE
 from marstts.weights import published_checkpoint

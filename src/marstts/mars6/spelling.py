@@ -20,6 +20,7 @@ from marstts.text.intonation import final_contours
 from marstts.text.lexicon import respell
 from marstts.text.phones import FALLING, PHONE_RUN, RISING
 from marstts.text.pronunciation import heteronyms
+from marstts.text.pronunciation.uses import Use
 from marstts.text.pronunciation.words import QUOTED_WORD, PhoneUse, phone_words, possessive
 
 
@@ -156,7 +157,7 @@ def without_contours(spelled: SpelledText) -> SpelledText:
     )
 
 
-Respellings = Mapping[str, str | Mapping[heteronyms.Use, str]]
+Respellings = Mapping[str, str | Mapping[Use, str]]
 """Other letters for words in small letters; those of heteronyms may depend on their use."""
 
 
@@ -185,7 +186,7 @@ def with_respellings(spelled: SpelledText, respellings: Respellings) -> SpelledT
     end = 0
     for word in QUOTED_WORD.finditer(spelled.text):
         written = stem(word[0])
-        other = other_letters(written, spelled.text[: word.start()], respellings)
+        other = other_letters(written, spelled.text, word.start(), respellings)
         if other is not None:
             said, start = other.capitalize() if written[0].isupper() else other, word.start()
             pieces += (spelled.text[end:start], said)
@@ -195,12 +196,12 @@ def with_respellings(spelled: SpelledText, respellings: Respellings) -> SpelledT
     return SpelledText("".join([*pieces, spelled.text[end:]]), [*places, *spelled.places[end:]])
 
 
-def other_letters(word: str, text_before: str, respellings: Respellings) -> str | None:
-    """The other letters of a word after this text, in small letters; None where it keeps its own."""
+def other_letters(word: str, text: str, start: int, respellings: Respellings) -> str | None:
+    """The other letters of a word that begins at `start` in a text, in small letters; None where it keeps its own."""
     other = respellings.get(stem(word).lower())
     if isinstance(other, str):
         return other + word[len(stem(word)) :].lower()
-    used = heteronyms.in_context(word, text_before)
+    used = heteronyms.in_context(word, text, start)
     by_use = respellings.get(used.word, {}) if used is not None else {}
     if used is None or isinstance(by_use, str) or used.use not in by_use:
         return None

@@ -7,6 +7,7 @@ Upstream: `static/reader-worker.js`, which runs this module in Pyodide and speak
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from marstts.errors import MarsError
@@ -16,12 +17,14 @@ from marstts.synthesis.prepared_text import PreparedText
 from marstts.synthesis.words.written_forms import with_forms
 from marstts.text.lexicon import Lexicon, read_entry
 from marstts.text.phones import readable
-from marstts.text.pronunciation.words import PhoneUse, phones_of
+from marstts.text.pronunciation.words import PhoneUse, phones_in_context
 from marstts.text.reading import Manner, read_text
 from marstts.text.sentences import last_mark
 from marstts.text.tokenizers.byte_pairs import BytePairs
 
 Answer = dict[str, Any]
+
+_SPACED = re.compile(r"\S+")
 
 
 class Reader:
@@ -57,10 +60,16 @@ class Reader:
         reading = read_text(text, lexicon)
         segments = [segment for passage in reading.passages for segment in with_forms(passage)]
         words = [
-            {"written": form.written, "read": readable(spoken), "phones": [phones_in(word) for word in spoken.split()]}
+            {
+                "written": form.written,
+                "read": readable(segment.text[form.start : form.end]),
+                "phones": [
+                    phones_in(word[0], segment.text, word.start())
+                    for word in _SPACED.finditer(segment.text, form.start, form.end)
+                ],
+            }
             for segment in segments
             for form in segment.forms
-            for spoken in (segment.text[form.start : form.end],)
         ]
         return {"words": words, "warnings": list(reading.warnings)}
 
@@ -90,8 +99,8 @@ class Reader:
         return {"ids": ids, "spans": spelled.original_spans(sentence_spans(string, spelled.text, offsets))}
 
 
-def phones_in(word: str) -> str:
-    """The phones of a word, as ARPAbet; empty where they are not known."""
+def phones_in(word: str, text: str, start: int) -> str:
+    """The phones of a word that begins at `start` in a text, as ARPAbet; empty where they are not known."""
     letters = "".join(character for character in word if character.isalpha() or character == "'").strip("'")
-    found = phones_of(letters) if letters.isascii() and letters else None
+    found = phones_in_context(letters, text, start) if letters.isascii() and letters else None
     return " ".join(found or ())

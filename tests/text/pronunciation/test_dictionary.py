@@ -64,9 +64,9 @@ def test_phones_survive_their_characters() -> None:
 
 
 def test_words_are_replaced_in_their_places() -> None:
-    text = f"Anna's {as_characters(['K', 'AE1', 'T'])}'s record, don't!"
+    text = f"Anna's {as_characters(['K', 'AE1', 'T'])}'s used, don't!"
     found = [(text[word.start : word.end], readable(word.characters)) for word in phone_words(text, PhoneUse.KNOWN)]
-    assert [written for written, _ in found] == ["Anna's", text[7:12], "don't"]  # a heteronym stays letters
+    assert [written for written, _ in found] == ["Anna's", text[7:12], "don't"]  # letters: no use decides
     assert [said for _, said in found] == ["{AE1 N AH0 Z}", "{K AE1 T S}", "{D OW1 N T}"]
     assert [text[word.start : word.end] for word in phone_words(text, PhoneUse.GIVEN)] == [text[7:12]]
 

@@ -229,12 +229,12 @@ def test_a_step_begins_with_yes_no_questions_and_heteronyms_and_has_no_text_that
 
 
 def used_in(text: str) -> list[UsedWord]:
-    """The heteronyms of a text whose use the word before tells."""
-    found = (in_context(word[0], text[: word.start()]) for word in WORD.finditer(text))
+    """The heteronyms of a text."""
+    found = (in_context(word[0], text, word.start()) for word in WORD.finditer(text))
     return [one for one in found if one]
 
 
-def test_heteronyms_are_used_as_the_word_before_tells_and_differ_in_more_than_stress(recipe: ModuleType) -> None:
+def test_heteronyms_are_used_as_nouns_and_verbs_and_differ_in_more_than_stress(recipe: ModuleType) -> None:
     found = [used_in(text) for text in islice(recipe.heteronym_texts(random.Random(1)), 300)]
     assert {len(used) for used in found} == {1}
     assert {used.use for (used,) in found} == {"noun", "verb"}

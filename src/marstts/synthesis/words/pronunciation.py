@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from marstts.text.phones import LABELS, VOWELS, as_phones
 from marstts.text.pronunciation.letters_to_sounds import guess
-from marstts.text.pronunciation.words import known_phones, word_pieces
+from marstts.text.pronunciation.words import known_phones, phones_in_context, word_pieces
 
 UNSTRESSED = ("AH", "IH", "UH", "EH", "ER", "IY")
 """Vowels without stress that stand for one another."""
@@ -51,14 +51,15 @@ class SpokenWord:
 
 def spoken_phones(text: str) -> Iterator[SpokenWord]:
     """The words of a normalized text; those that nothing has a pronunciation of have no phones."""
-    for word, given in word_pieces(text):
+    for word, start, given in word_pieces(text):
         if given:
             yield SpokenWord(word, tuple(as_phones(given)), varies=False)
             continue
-        known = known_phones(word)
-        phones = known.phones if known is not None else guess(word)
-        is_heteronym = known is not None and known.depends_on_context
-        yield SpokenWord(word, tuple(phones or ()), varies=is_heteronym or word.lower() in FUNCTION_WORDS)
+        known, phones = known_phones(word), phones_in_context(word, text, start)
+        if phones is None and known is not None:
+            yield SpokenWord(word, known.phones, varies=True)
+        else:
+            yield SpokenWord(word, phones or guess(word) or (), varies=word.lower() in FUNCTION_WORDS)
 
 
 def accepted_labels(words: Sequence[SpokenWord]) -> list[tuple[int, ...]]:

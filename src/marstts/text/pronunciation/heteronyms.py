@@ -1,54 +1,31 @@
-"""Heteronyms whose noun and verb differ: "a record", "to record".
+"""Heteronyms, which are said as their use in the sentence asks for: "a record", "to record", "I read it yesterday".
 
-Upstream: `data/heteronyms.tsv`.  Downstream: `words`, for models that read phones; respellings, for those of letters.
-The word before decides: an article or a preposition makes a noun (or an adjective), "to" or a pronoun a verb. Where it
-says nothing, a heteronym has no phones, and the model reads its letters.
+Upstream: `data/heteronyms.tsv`, `uses`.  Downstream: `words`, for models that read phones; respellings, for those of
+letters.
 """
 
 from __future__ import annotations
 
-import re
 from functools import cache
 from importlib.resources import files
 from typing import Literal, NamedTuple
 
-_BEFORE = re.compile(r"([A-Za-z]+(?:'[A-Za-z]+)*) $")
+from marstts.text.pronunciation.uses import USES, Use, ends_with_s, log_odds, log_odds_with_tense
 
-_BEFORE_NOUNS = frozenset(
-    (  # noqa: SIM905
-        "a an the this these those my your his her its our their no any some every each another one two of in on for "
-        "with by from at into without under about such new old first last next great good bad big small whole same "
-        "other own more most very too"
-    ).split()
-)
-_BEFORE_VERBS = frozenset(
-    (  # noqa: SIM905
-        "to will would shall should can could may might must cannot not never do does did i we you they who let's "
-        "don't doesn't didn't can't couldn't won't wouldn't shouldn't i'll we'll you'll they'll he'll she'll it'll i'd "
-        "we'd you'd they'd he'd she'd please"
-    ).split()
-)
-_CONTRACTED = frozenset("it's he's she's that's there's here's what's who's where's how's let's".split())  # noqa: SIM905
-"""Words with "is" or "us", which are no possessives: what follows may be anything."""
-
-_BEFORE_VERBS_WITH_S = frozenset(["he", "she", "it", "who", "which"])
-
-
-Use = Literal["noun", "verb"]
-"""Adjectives count as nouns."""
+Phones = tuple[str, ...]
 
 
 class Heteronym(NamedTuple):
-    """The phones of a word, by its use."""
+    """The phones of a word, by its use; none where it has no such use."""
 
-    noun: tuple[str, ...]
-    """Of adjectives as well."""
+    noun: Phones
+    adjective: Phones
+    verb: Phones
+    past: Phones
 
-    verb: tuple[str, ...]
-
-    def phones(self, use: Use) -> tuple[str, ...]:
+    def phones(self, use: Use) -> Phones:
         """The phones of this use."""
-        return self.noun if use == "noun" else self.verb
+        return self[USES.index(use)]
 
 
 class UsedWord(NamedTuple):
@@ -58,34 +35,37 @@ class UsedWord(NamedTuple):
     """In small letters, as the table has it."""
 
     use: Use
+    """The first of those with the same phones: an adjective that is said as the noun is a noun."""
+
     ending: Literal["", "s", "'s"]
 
-    @property
-    def phones(self) -> tuple[str, ...]:
-        """Without those of the ending."""
-        return table()[self.word].phones(self.use)
+    phones: Phones
+    """Without those of the ending."""
 
 
-def in_context(word: str, text_before: str) -> UsedWord | None:
-    """The use of a heteronym, which may have an ending, after this text.
-
-    None for other words, and where the text does not tell.
-    """
+def in_context(word: str, text: str, start: int) -> UsedWord | None:
+    """The likeliest use of a word, which may have an ending, that begins at `start` in a text; None for other words."""
     word = word.lower()
     ending: Literal["", "s", "'s"] = ""
-    if word.endswith("s"):
+    if word not in table() and word.endswith("s"):
         ending = "'s" if word.endswith("'s") else "s"
-        ending = ending if word.removesuffix(ending) in table() else ""
-    heteronym = word.removesuffix(ending)
-    before = _BEFORE.search(text_before) if heteronym in table() else None
-    if before is None:
+        word = word.removesuffix(ending)
+    heteronym = table().get(word)
+    if heteronym is None:
         return None
-    last = before[1].lower()
-    is_possessive = last.endswith("'s") and last not in _CONTRACTED
-    if ending == "'s" or is_possessive or last in _BEFORE_NOUNS:
-        return UsedWord(heteronym, "noun", ending)
-    is_verb = last in (_BEFORE_VERBS_WITH_S if ending else _BEFORE_VERBS)
-    return UsedWord(heteronym, "verb", ending) if is_verb else None
+    possible = [use for use in _uses_of_form(word, ending) if heteronym.phones(use)]
+    if not possible:
+        return None
+    nats = (log_odds_with_tense if heteronym.past else log_odds)(word, text, start)
+    phones = heteronym.phones(max(possible, key=lambda use: nats[use]))
+    return UsedWord(word, next(use for use in USES if heteronym.phones(use) == phones), ending, phones)
+
+
+def _uses_of_form(word: str, ending: str) -> tuple[Use, ...]:
+    """The uses that a form may have."""
+    if ending == "'s":
+        return ("noun",)
+    return ("noun", "verb") if ending == "s" or ends_with_s(word) else USES
 
 
 @cache
@@ -93,4 +73,7 @@ def table() -> dict[str, Heteronym]:
     """The heteronyms by their letters."""
     lines = files(__package__).joinpath("data", "heteronyms.tsv").read_text(encoding="ascii").splitlines()
     rows = (line.split("\t") for line in lines if not line.startswith("#"))
-    return {word: Heteronym(tuple(noun.split()), tuple(verb.split())) for word, noun, verb in rows}
+    return {
+        word: Heteronym(*(() if phones == "-" else tuple(phones.split()) for phones in columns))
+        for word, *columns in rows
+    }

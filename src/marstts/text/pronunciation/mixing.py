@@ -1,9 +1,8 @@
 """Representation mixing: texts for training in which some words are phones, or letters with phones.
 
 Upstream: `words`, `graphones`.  Downstream: `data.batching`.
-K. Kastner et al. (arXiv:1811.07240), word by word.  Deviations: heteronyms stay letters where their context does not
-decide; words may be graphones, with other letters of the same phones as well, so that a model learns that the phone
-decides.
+K. Kastner et al. (arXiv:1811.07240), word by word.  Deviations: words may be graphones, with other letters of the
+same phones as well, so that a model learns that the phone decides.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ def mix_phones(text: str, config: PhoneMixingConfig, rng: np.random.Generator) -
         if not is_whole and drawn[0] >= config.word_probability:
             return match[0]
         known = known_phones(match[0])
-        said = None if known is None else phones_in_context(match[0], text[: match.start()])
+        said = None if known is None else phones_in_context(match[0], text, match.start())
         if said is None:
             return match[0]
         if drawn[1] >= config.graphone_probability:

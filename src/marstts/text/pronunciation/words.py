@@ -2,7 +2,7 @@
 
 Upstream: `dictionary`, `letters_to_sounds`.  Downstream: `mars6.spelling` (synthesis), `mixing` (training).
 After K. Kastner et al., "Representation Mixing for TTS Synthesis" (arXiv:1811.07240): a model reads letters and phones,
-mixed word by word. Heteronyms stay letters where the word before does not decide (`heteronyms`).
+mixed word by word. Heteronyms have the phones of their use in the sentence (`heteronyms`).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class PhoneUse(str, Enum):
     """Words whose pronunciation a user gives."""
 
     KNOWN = "known"
-    """All words of the table, but heteronyms, and those that the letter-to-sound model reads."""
+    """All words of the table, heteronyms by their use, and those that the letter-to-sound model reads."""
 
     GRAPHONES = "graphones"
     """The same words, each letter with its phone (`graphones`); words whose pronunciation a user gives are phones."""
@@ -67,10 +67,10 @@ class PhoneWord(NamedTuple):
     """Its phones, or its letters with phones, as characters."""
 
 
-def word_pieces(text: str) -> Iterator[tuple[str, str]]:
-    """The words of a text in order, and the phones, as characters, of those that a user gave; others have none."""
+def word_pieces(text: str) -> Iterator[tuple[str, int, str]]:
+    """The words of a text in order, where they begin, and the phones, as characters, of those that a user gave."""
     for piece in _ANY_PIECE.finditer(text):
-        yield piece[0], given_phones(piece) if piece["phones"] else ""
+        yield piece[0], piece.start(), given_phones(piece) if piece["phones"] else ""
 
 
 def given_phones(piece: re.Match[str]) -> str:
@@ -78,8 +78,8 @@ def given_phones(piece: re.Match[str]) -> str:
     return piece["phones"] + (as_characters(possessive(as_phones(piece["phones"]))) if piece["possessive"] else "")
 
 
-OtherLetters = Callable[[str, str], str | None]
-"""The letters that a model reads better in place of a word's own, after the text before it; None: its own."""
+OtherLetters = Callable[[str, str, int], str | None]
+"""The letters that a model reads better in place of those of a word, which begins at a place of a text, or None."""
 
 
 def phone_words(text: str, use: PhoneUse, other_letters: OtherLetters | None = None) -> Iterator[PhoneWord]:
@@ -92,19 +92,18 @@ def phone_words(text: str, use: PhoneUse, other_letters: OtherLetters | None = N
             yield PhoneWord(*piece.span(), given_phones(piece))
         elif use in (PhoneUse.KNOWN, PhoneUse.GRAPHONES):
             word = piece["word"]
-            before = text[: piece.start()]
-            phones = phones_in_context(word, before)
+            phones = phones_in_context(word, text, piece.start())
             if phones is not None and use is PhoneUse.KNOWN:
                 yield PhoneWord(*piece.span(), as_characters(phones))
             elif phones is not None:
-                letters = (other_letters and other_letters(word, before)) or word
+                letters = (other_letters and other_letters(word, text, piece.start())) or word
                 said = graphones_of(letters.replace("-", ""), phones)
                 yield PhoneWord(*piece.span(), graphones.as_characters(said))
 
 
-def phones_in_context(word: str, text_before: str) -> tuple[str, ...] | None:
-    """The phones of a word after this text; None for lone letters, and for heteronyms that the text does not decide."""
-    found = heteronyms.in_context(word, text_before)
+def phones_in_context(word: str, text: str, start: int) -> tuple[str, ...] | None:
+    """The phones of a word that begins at `start` in a text; None for lone letters, and words that vary otherwise."""
+    found = heteronyms.in_context(word, text, start)
     if found is None:
         return phones_of(word)
     return (*found.phones, *possessive(found.phones)) if found.ending else found.phones
