@@ -33,6 +33,7 @@ from marstts.text.pronunciation.uses import (
     USES,
     Use,
     ends_with_s,
+    far_features,
     features,
     place_of,
     tokens_around,
@@ -84,6 +85,7 @@ class Example(NamedTuple):
     use: Use
     has_s: bool
     features: list[str]
+    far: Sequence[str] = ()
 
 
 def sentences(path: Path) -> Iterator[str]:
@@ -99,7 +101,8 @@ def examples(text: str, tags: dict[tuple[int, int], str]) -> Iterator[Example]:
         word, use = token[0].lower(), TAGS.get(tags.get(token.span(), ""))
         if use is not None and word.isalpha() and word not in AUXILIARIES:
             stem = word[:-1] if word.endswith("s") and word not in heteronyms.table() else word
-            yield Example(stem, use, ends_with_s(word), features(stem, *tokens_around(text, token.start())))
+            tokens, place = tokens_around(text, token.start())
+            yield Example(stem, use, ends_with_s(word), features(stem, tokens, place), far_features(tokens, place))
 
 
 def read_examples(texts: Sequence[str], tagger_name: str) -> list[list[Example]]:
@@ -121,7 +124,8 @@ def tenses() -> Iterator[Example]:
                 for when in times:
                     said = f"{who} read {what}"
                     for text in (f"{said} {when}.", f"{when}, {said}.", f"{when} {said}."):
-                        yield Example("read", use, False, features("read", *tokens_around(text, text.index("read "))))
+                        tokens, place = tokens_around(text, text.index("read "))
+                        yield Example("read", use, False, features("read", tokens, place), far_features(tokens, place))
 
 
 class Weights:
@@ -181,9 +185,10 @@ def softmax(scores: NDArray[np.float64]) -> NDArray[np.float64]:
 def train(from_texts: Sequence[Example]) -> Weights:
     """The weights of contexts."""
     found = [*from_texts, *tenses()]
-    counts = Counter(feature for each in found for feature in each.features[:-1])
+    counts = Counter(feature for each in found for feature in (*each.features[:-1], *each.far))
     frequent = {feature: place_of(feature) for feature, count in counts.items() if count >= MIN_COUNT}
     places = padded([[frequent.get(f, -1) for f in each.features[:-1]] for each in found])
+    all_places = padded([[frequent.get(f, -1) for f in (*each.features[:-1], *each.far)] for each in found])
     uses = np.array([USES.index(each.use) for each in found])
     has_s = np.array([each.has_s for each in found])
     weights = Weights()
@@ -194,7 +199,7 @@ def train(from_texts: Sequence[Example]) -> Weights:
     ):
         weights.train(places[chosen], uses[chosen], tables, trained)
     verbal = ~has_s & ((uses == VERB) | (uses == PAST))
-    weights.train(places[verbal], np.where(uses[verbal] == PAST, TENSE, NONE), [NONE, TENSE], [TENSE], TENSE_RATE)
+    weights.train(all_places[verbal], np.where(uses[verbal] == PAST, TENSE, NONE), [NONE, TENSE], [TENSE], TENSE_RATE)
     return weights
 
 
@@ -223,7 +228,8 @@ def print_accuracy(weights: Weights, found: Sequence[Example]) -> None:
     tense = [each for each in found if each.use in ("verb", "past") and not each.has_s]
     others = [each for each in found if each.use != "past"]
     for name, its, tables in (("use", others, [NOUN, ADJECTIVE, VERB]), ("tense", tense, [NONE, TENSE])):
-        best = weights.scores(padded([[place_of(f) for f in each.features] for each in its]), tables).argmax(axis=1)
+        read = [[*each.features, *(each.far if name == "tense" else ())] for each in its]
+        best = weights.scores(padded([[place_of(f) for f in each] for each in read]), tables).argmax(axis=1)
         is_verbal = np.array([each.use == ("past" if name == "tense" else "verb") for each in its])
         is_right = (best == len(tables) - 1) == is_verbal
         print(f"{name}: {is_right[is_verbal].mean():.3f} of {is_verbal.sum()} verbs or past forms kept aside, ", end="")

@@ -37,7 +37,7 @@ def said(sentence: str, word: str) -> str | None:
         ("Record it.", "record", "R IH0 K AO1 R D"),
         ("Record companies sold it.", "record", "R EH1 K ER0 D"),
         ("It's separate.", "separate", "S EH1 P ER0 AH0 T"),
-        ("World record holders object.", "object", "AH0 B JH EH1 K T"),
+        ("Do you object to it?", "object", "AH0 B JH EH1 K T"),
         ("Close the door.", "close", "K L OW1 Z"),
         ("They live close to us.", "close", "K L OW1 S"),
         ("I read it yesterday.", "read", "R EH1 D"),

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from marstts.text.pronunciation.uses import TABLES, TOKEN, features, place_of, tokens_around
+from marstts.text.pronunciation.uses import TABLES, TOKEN, far_features, features, place_of, tokens_around
 
 RECIPE = Path(__file__).resolve().parents[3] / "recipes" / "pronunciations" / "uses.py"
 
@@ -63,7 +63,8 @@ def weights(recipe: ModuleType, examples: list[Any]) -> Any:
 
 
 def scores(recipe: ModuleType, weights: Any, word: str, text: str, tables: list[int]) -> list[float]:
-    its = features(word, *tokens_around(text, text.index(word)))
+    tokens, place = tokens_around(text, text.index(word))
+    its = features(word, tokens, place) + (far_features(tokens, place) if recipe.TENSE in tables else [])
     return list(weights.scores(np.array([[place_of(feature) for feature in its]]), tables)[0])
 
 

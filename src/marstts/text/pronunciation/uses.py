@@ -28,9 +28,6 @@ TOKEN = re.compile(rf"[A-Za-z]+(?:'[A-Za-z]+)*|\d+|{PHONE_RUN.pattern}|[^\sA-Za-
 AROUND = 120
 """Characters before and after a word that are looked at."""
 
-FAR = 1
-"""Words from the word beyond which tokens are features wherever they are: "yesterday" tells a tense."""
-
 HASH_BITS = 16
 
 TABLES = len(USES) + 1
@@ -67,10 +64,15 @@ def log_odds_with_tense(word: str, text: str, start: int) -> dict[Use, float]:
 
 def _scores(word: str, text: str, start: int) -> list[float]:
     """(tables,) The sum of the weights of each table."""
-    weights = _weights()
-    places = [place_of(feature) for feature in features(word, *tokens_around(text, start))]
-    steps = [sum(weights[number << HASH_BITS | place] for place in places) for number in range(TABLES)]
-    return [each / STEPS_PER_NAT for each in steps]
+    tokens, place = tokens_around(text, start)
+    near = features(word, tokens, place)
+    found = [near] * len(USES) + [near + far_features(tokens, place)]
+    return [sum(weight(number, feature) for feature in its) / STEPS_PER_NAT for number, its in enumerate(found)]
+
+
+def weight(table: int, feature: str) -> int:
+    """The steps of a feature in a table."""
+    return _weights()[table << HASH_BITS | place_of(feature)]
 
 
 def tokens_around(text: str, start: int) -> tuple[list[str], int]:
@@ -99,8 +101,12 @@ def features(word: str, tokens: Sequence[str], place: int) -> list[str]:
         f"s{right} {right2} {right3}", f"t{left} {right}", f"u{left2} {left} {right}", f"v{left} {right} {right2}",
         f"w{left2} {left} {right} {right2}", f"x{left3} {left2} {left} {right}",
     ]  # fmt: skip
-    far = {_coarse(token) for other, token in enumerate(tokens) if abs(other - place) > FAR}
-    return [form + each for each in contexts] + [f"y{each}" for each in sorted(far)] + [f"{form}={word}"]
+    return [form + each for each in contexts] + [f"{form}={word}"]
+
+
+def far_features(tokens: Sequence[str], place: int) -> list[str]:
+    """The tokens of the sentence, but for the neighbors, wherever they are: "yesterday" tells a tense."""
+    return [f"y{token}" for token in sorted({*tokens[: max(0, place - 1)], *tokens[place + 2 :]})]
 
 
 def ends_with_s(word: str) -> bool:
