@@ -8,8 +8,7 @@ STATE: every measurement, one JSON object a line; an interrupted run resumes, an
 is there.  REFERENCE: recordings of people who train; takes are spoken in their voices.  With --write, what was found
 joins `respellings` of bundle.json; words that are there are left as they are. About 0.1 s of a core for a take, and
 6 to 8 takes for a word. The table is taken at its word: where it is wrong ("wiry" as weary), delete what was found.
-With --again, after a training, only words that are there are searched: their present letters are a further candidate,
-and stay if they are the best one and no worse than the written ones; else the word loses them, or gets better ones.
+With --again, after a training, only words that are there are searched: they keep their letters, or get better ones.
 
 A word is spoken in a sentence, and judged by goodness of pronunciation: the model reads letters as it learned to, which
 need not be how a dictionary has the word. Spellings are those of the letter-to-sound model whose phones are the
@@ -179,10 +178,9 @@ def search_chunk(judge: Judge, words: Sequence[str], least: float, present: Mapp
     last = {word: [*kept[word], *hopeful.get(word, ())] for word in misread}
     judge.rate([(word, each) for word, found in last.items() if found for each in (word, *found)], LAST_TAKES, 3)
     better = {
-        word: [each for each in found if is_better(judge, word, each, least) or
-               (each in kept[word] and gain_of(judge, word, each)[0] > 0)]
+        word: [each for each in found if each in kept[word] or is_better(judge, word, each, least)]
         for word, found in last.items()
-    }  # fmt: skip
+    }
     return {w: max(found, key=lambda each: gain_of(judge, w, each)[0]) for w, found in better.items() if found}
 
 

@@ -140,6 +140,16 @@ def test_only_spellings_that_are_better_twice_are_kept(recipe: ModuleType, monke
     assert judge.asked[2] == judge.asked[5] == last
 
 
+def test_present_letters_stay_unless_others_are_better(recipe: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    others = {"louise": ["luise"], "diane": ["dyan"], "ann": [], "seitz": ["sytes"]}
+    present = {"louise": "luis", "diane": "diann", "ann": "an", "seitz": "sites"}
+    monkeypatch.setattr(recipe, "fit", lambda examples: None)
+    monkeypatch.setattr(recipe, "spellings", lambda word, reading: others[word])
+    judge = Scripted({"luise", "diann", "ann"}, {"sytes"})
+    found = recipe.search(judge, list(others), present=present)
+    assert found == {"louise": "luise", "diane": "diann", "ann": "an", "seitz": "sites"}
+
+
 def test_words_are_those_of_the_table_each_once(recipe: ModuleType, tmp_path: Path) -> None:
     (tmp_path / "words.txt").write_text("Louise\nlouise\nBlorfle\nO'Neil\nal\n")
     assert list(recipe.lines(tmp_path / "words.txt")) == ["louise"]
