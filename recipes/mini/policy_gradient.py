@@ -14,7 +14,7 @@ the log-probability that a Whisper gives the token, less the mean over the takes
 level 0, which hold the words, in the patches where the token is said. With one advantage for a take, the same number of
 takes changed nothing beyond noise. Beside it, and in the same way: the goodness of pronunciation of each word by the
 codec's phone recognizer, the semitones by which the end of a yes/no question rises, and by how much a heteronym is
-nearer to the phones of its use ("a record") than to those of the other one. The local decoder is left as it is, and
+nearer to the phones of its use ("a record") than to those of the other one. Only parameters of `trained` learn, and
 the divergence from the initial model is a loss, so that what no judge asks for stays.
 """
 
@@ -26,6 +26,7 @@ import re
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from itertools import chain, islice, pairwise
 from pathlib import Path
 from typing import Any, Protocol
@@ -45,7 +46,7 @@ from marstts import models
 from marstts.audio import Waveform, audible_span
 from marstts.bundle import load_bundle
 from marstts.codec.base import Codes, PhoneRecognizingCodec
-from marstts.errors import require
+from marstts.errors import ConfigError, require
 from marstts.generation.engine import EngineKind
 from marstts.generation.loop import generate
 from marstts.generation.request import StopReason
@@ -144,6 +145,9 @@ class PolicyConfig(Config):
 
     takes: int = Field(8, ge=2)
     """Takes of a text, in one voice."""
+
+    trained: tuple[str, ...] = ("encoder.*", "global_decoder.*")
+    """Patterns of the names of the parameters that are trained; the others stay as they are."""
 
     top_p: float = Field(0.6, gt=0.0, le=1.0)
     kl_weight: float = Field(0.05, ge=0.0)
@@ -470,7 +474,12 @@ class PolicyTask:
         init_distributed()
         self.config, self.rollout = config, rollout
         self.model = make_ema(base).requires_grad_(True)
-        self.model.local_decoder.requires_grad_(False)
+        names = [name for name, _ in self.model.named_parameters()]
+        for pattern in config.trained:
+            if not any(fnmatchcase(name, pattern) for name in names):
+                raise ConfigError(f"trained: expected patterns of parameters, but none matches {pattern!r}")
+        for name, parameter in self.model.named_parameters():
+            parameter.requires_grad_(any(fnmatchcase(name, pattern) for pattern in config.trained))
         self.ema, self.initial = make_ema(base), make_ema(base)
         self.modules: dict[str, torch.nn.Module] = {MODEL: self.model, EMA: self.ema}
         self.optimizer = make_optimizer(self.model, config.optimizer)

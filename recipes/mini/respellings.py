@@ -1,7 +1,7 @@
 """Finds other letters for words that a model of letters misreads, by its own takes; writes them into its bundle.
 
 Usage: python recipes/mini/respellings.py BUNDLE WORDS STATE REFERENCE [REFERENCE ...] [--min-goodness -1] [--again]
-[--write]
+[--whisper MODEL] [--write]
 
 BUNDLE: a folder with a phone recognizer (phone_recognizer.py).  WORDS: one a line, those that matter most first.
 STATE: every measurement, one JSON object a line; an interrupted run resumes, and a run of other words profits from what
@@ -9,6 +9,7 @@ is there.  REFERENCE: recordings of people who train; takes are spoken in their 
 joins `respellings` of bundle.json; words that are there are left as they are. About 0.1 s of a core for a take, and
 6 to 8 takes for a word. The table is taken at its word: where it is wrong ("wiry" as weary), delete what was found.
 With --again, after a training, only words that are there are searched: they keep their letters, or get better ones.
+With --whisper (MODEL: tiny.en, or a folder), other letters stay only where Whisper writes the word as often with them.
 
 A word is spoken in a sentence, and judged by goodness of pronunciation: the model reads letters as it learned to, which
 need not be how a dictionary has the word. Spellings are those of the letter-to-sound model whose phones are the
@@ -37,10 +38,16 @@ from marstts.synthesis.backoff import BackoffConfig
 from marstts.synthesis.words.pronunciation import spoken_phones
 from marstts.text.pronunciation import heteronyms
 from marstts.text.pronunciation.letters_to_sounds import guess
-from marstts.text.pronunciation.words import known_phones
+from marstts.text.pronunciation.words import known_phones, phones_of
+from marstts_lab.metrics.recognition import FasterWhisperRecognizer, Recognizer
 
-SENTENCE = "This is {}."
-FIRST_TAKES, SPELLING_TAKES, LAST_TAKES = 3, 2, 5
+SENTENCE, OTHER_SENTENCE = "This is {}.", "They wrote {} there."
+"""All rounds have the first; in the one by Whisper, half of the takes have the second."""
+
+FIRST_TAKES, SPELLING_TAKES, LAST_TAKES, WHISPER_TAKES = 3, 2, 5, 6
+BY_WHISPER = 4
+"""The round whose takes are 1 where Whisper writes the word, else 0."""
+
 MAX_SPELLINGS = 2
 
 MISREAD_BELOW = -0.2
@@ -88,11 +95,21 @@ def is_read_as(letters: str, phones: Sequence[str]) -> bool:
     return reading is not None and plain(reading) == plain(phones) and not is_other_word
 
 
+def is_written(word: str, transcript: Sequence[str]) -> bool:
+    """Whether the words of a transcript have the word, or one of the same phones."""
+    phones = phones_of(word)
+    others = {each: phones_of(each) for each in transcript}
+    return word in others or (phones is not None and plain(phones) in [plain(each) for each in others.values() if each])
+
+
 class Judge:
     """Goodness of words in spellings, kept in a file."""
 
-    def __init__(self, bundle: Path, references: Sequence[Path], state: Path) -> None:
+    def __init__(
+        self, bundle: Path, references: Sequence[Path], state: Path, whisper: Recognizer | None = None
+    ) -> None:
         tts = marstts.load(bundle)
+        self.whisper = whisper
         self.session = replace(tts.session, backoff=BackoffConfig(attempts=1))
         self.voices = [tts.clone(str(path)) for path in references]
         self.state = state
@@ -126,16 +143,21 @@ class Judge:
         texts, voices, seeds = [], [], []
         for word in group:
             for take in range(takes):
-                texts.append(SENTENCE.format(word.capitalize()))
+                sentence = OTHER_SENTENCE if number == BY_WHISPER and take % 2 else SENTENCE
+                texts.append(sentence.format(word.capitalize()))
                 place = (sum(map(ord, word)) + 7 * number + take) % len(self.voices)
                 voices.append(self.voices[place])
                 seeds.append(1000 * number + take)
         found: dict[str, list[float]] = {word: [] for word in group}
         words = list(group)
         for result in tts.speak_many(texts, voices, batch=BATCH, seeds=seeds):
-            spoken = result.speech
-            value = spoken.takes[0].goodness if spoken is not None else None
-            found[words[(result.index - 1) // takes]].append(-5.0 if value is None else round(max(-5.0, value), 4))
+            word, spoken = words[(result.index - 1) // takes], result.speech
+            if number == BY_WHISPER and self.whisper is not None:
+                transcript = self.whisper.transcribe(spoken.waveform) if spoken is not None else ()
+                found[word].append(float(is_written(word, transcript)))
+            else:
+                value = spoken.takes[0].goodness if spoken is not None else None
+                found[word].append(-5.0 if value is None else round(max(-5.0, value), 4))
         return found
 
     def mean(self, word: str, spelling: str, number: int) -> float:
@@ -145,8 +167,9 @@ class Judge:
     def examples(self) -> list[Example]:
         """All words in all letters that were spoken, as far as the letters have the phones of the table."""
         takes: dict[tuple[str, str], list[float]] = defaultdict(list)
-        for (word, spelling, _), goodness in self.known.items():
-            takes[word, spelling] += [max(WORST, each) for each in goodness]
+        for (word, spelling, number), goodness in self.known.items():
+            if number != BY_WHISPER:
+                takes[word, spelling] += [max(WORST, each) for each in goodness]
         return [
             Example(graphones, float(np.mean(goodness)), len(goodness))
             for (word, spelling), goodness in takes.items()
@@ -161,7 +184,20 @@ def search(
     found: dict[str, str] = {}
     for start in range(0, len(words), CHUNK):
         found |= search_chunk(judge, words[start : start + CHUNK], least, present or {})
-    return found
+    return found if judge.whisper is None else heard_as_well(judge, found, present or {})
+
+
+def heard_as_well(judge: Judge, found: Mapping[str, str], present: Mapping[str, str]) -> dict[str, str]:
+    """Those that Whisper writes as often as what is spoken now; the other words stay as they are."""
+    before = {word: present.get(word, word) for word in found}
+    asked = [(word, each) for word in found if found[word] != before[word] for each in (before[word], found[word])]
+    judge.rate(asked, WHISPER_TAKES, BY_WHISPER)
+    heard = {each: judge.mean(*each, BY_WHISPER) for each in asked}
+    kept = {
+        word: before[word] if heard.get((word, letters), 1) < heard.get((word, before[word]), 0) else letters
+        for word, letters in found.items()
+    }
+    return {word: letters for word, letters in kept.items() if letters != word}
 
 
 def search_chunk(judge: Judge, words: Sequence[str], least: float, present: Mapping[str, str]) -> dict[str, str]:
@@ -215,9 +251,11 @@ def main() -> None:
     parser.add_argument("references", type=Path, nargs="+")
     parser.add_argument("--min-goodness", type=float, default=MIN_GOODNESS)
     parser.add_argument("--again", action="store_true")
+    parser.add_argument("--whisper")
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
-    judge = Judge(options.bundle, options.references, options.state)
+    whisper = FasterWhisperRecognizer(options.whisper) if options.whisper else None
+    judge = Judge(options.bundle, options.references, options.state, whisper)
     known = read_info(options.bundle).settings.get("respellings", {})
     present = {word: letters for word, letters in known.items() if isinstance(letters, str)} if options.again else {}
     words = [word for word in lines(options.words) if (word in present if options.again else word not in known)]

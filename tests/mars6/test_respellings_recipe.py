@@ -108,16 +108,22 @@ def test_letters_that_are_another_word_are_no_spelling(recipe: ModuleType) -> No
 
 
 class Scripted:
-    """A judge to whom `right` are the spellings that a model reads well, `lucky` those that it does in one round."""
+    """A judge to whom `right` are the spellings that a model reads well, `lucky` those that it does in one round.
 
-    def __init__(self, right: set[str], lucky: set[str]) -> None:
-        self.right, self.lucky = right, lucky
+    Whisper, if it is asked, writes the words of those that are `written`.
+    """
+
+    def __init__(self, right: set[str], lucky: set[str], written: set[str] | None = None) -> None:
+        self.right, self.lucky, self.whisper = right, lucky, written
         self.asked: list[list[tuple[str, str]]] = []
         self.known: dict[tuple[str, str, int], list[float]] = {}
 
     def rate(self, asked: list[tuple[str, str]], takes: int, number: int) -> None:
         self.asked.append(sorted(set(asked)))
         for word, spelling in asked:
+            if number == 4 and self.whisper is not None:
+                self.known[word, spelling, number] = [float(spelling in self.whisper)] * takes
+                continue
             is_good = spelling in self.right or (spelling in self.lucky and number < 3)
             self.known[word, spelling, number] = [-0.1 if is_good else -1.0] * takes
 
@@ -148,6 +154,26 @@ def test_present_letters_stay_unless_others_are_better(recipe: ModuleType, monke
     judge = Scripted({"luise", "diann", "ann"}, {"sytes"})
     found = recipe.search(judge, list(others), present=present)
     assert found == {"louise": "luise", "diane": "diann", "ann": "an", "seitz": "sites"}
+
+
+def test_letters_that_whisper_writes_less_often_are_taken_back(
+    recipe: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    others = {"louise": ["luise"], "diane": ["dyan"], "seitz": ["sytes"], "ann": []}
+    present = {"seitz": "sites", "ann": "an"}
+    monkeypatch.setattr(recipe, "fit", lambda examples: None)
+    monkeypatch.setattr(recipe, "spellings", lambda word, reading: others[word])
+    better = {"luise", "dyan", "sytes"}
+    judge = Scripted(better, set(), {"luise", "diane", "sites"})
+    assert recipe.search(judge, ["louise", "diane"]) == {"louise": "luise"}
+    judge = Scripted(better, set(), {"luise", "diane", "sites"})
+    assert recipe.search(judge, ["seitz", "ann"], present=present) == present
+    assert judge.asked[-1] == [("seitz", "sites"), ("seitz", "sytes")], "letters that stay are not asked for"
+
+
+def test_a_word_is_written_where_its_phones_are(recipe: ModuleType) -> None:
+    assert recipe.is_written("sites", ["see", "sights"]) and not recipe.is_written("sites", ["see", "seats"])
+    assert recipe.is_written("blorfle", ["blorfle"]) and not recipe.is_written("blorfle", ["blarfle"])
 
 
 def test_words_are_those_of_the_table_each_once(recipe: ModuleType, tmp_path: Path) -> None:

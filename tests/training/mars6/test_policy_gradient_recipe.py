@@ -19,6 +19,7 @@ import torch
 from toy_pairs import CONFIG, PAIRS, PROMPT_OF, SPEECH, model
 
 from marstts.audio import Waveform
+from marstts.errors import ConfigError
 from marstts.generation.request import SamplingConfig
 from marstts.mars6.config import eos_patch, patchify
 from marstts.mars6.model import Mars6
@@ -124,6 +125,18 @@ def test_the_loss_is_the_mean_of_advantage_times_log_probability_over_patches(re
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("trained", [("encoder.*", "global_decoder.*"), ("*.cross_attention.key_value.*",)])
+def test_only_parameters_of_the_patterns_learn(recipe: ModuleType, tmp_path: Path, trained: tuple[str, ...]) -> None:
+    task = recipe.PolicyTask(settings(recipe, trained=trained), model(), lambda *_: takes(recipe, 1.0, 0.0))
+    run(task, task.config.loop, tmp_path)
+    parts = [pattern.strip("*") for pattern in trained]
+    for name, before in model().named_parameters():
+        after = task.model.get_parameter(name)
+        assert torch.equal(before, after) != any(part in name for part in parts), name
+    with pytest.raises(ConfigError, match="none matches 'decoder'"):
+        recipe.PolicyTask(settings(recipe, trained=("encoder.*", "decoder")), model(), None)
+
+
 def test_the_divergence_holds_what_no_advantage_asks_for(recipe: ModuleType) -> None:
     def moved(weight: float) -> float:
         task = recipe.PolicyTask(settings(recipe, kl_weight=weight), model(), lambda *_: takes(recipe, 1.0, 0.0))
