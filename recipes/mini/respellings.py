@@ -184,17 +184,17 @@ def search(
     found: dict[str, str] = {}
     for start in range(0, len(words), CHUNK):
         found |= search_chunk(judge, words[start : start + CHUNK], least, present or {})
-    return found if judge.whisper is None else heard_as_well(judge, found, present or {})
+    return found if judge.whisper is None else keep_recognized(judge, found, present or {})
 
 
-def heard_as_well(judge: Judge, found: Mapping[str, str], present: Mapping[str, str]) -> dict[str, str]:
+def keep_recognized(judge: Judge, found: Mapping[str, str], present: Mapping[str, str]) -> dict[str, str]:
     """Those that Whisper writes as often as what is spoken now; the other words stay as they are."""
     before = {word: present.get(word, word) for word in found}
     asked = [(word, each) for word in found if found[word] != before[word] for each in (before[word], found[word])]
     judge.rate(asked, WHISPER_TAKES, BY_WHISPER)
-    heard = {each: judge.mean(*each, BY_WHISPER) for each in asked}
+    recognized = {each: judge.mean(*each, BY_WHISPER) for each in asked}
     kept = {
-        word: before[word] if heard.get((word, letters), 1) < heard.get((word, before[word]), 0) else letters
+        word: before[word] if recognized.get((word, letters), 1) < recognized.get((word, before[word]), 0) else letters
         for word, letters in found.items()
     }
     return {word: letters for word, letters in kept.items() if letters != word}
